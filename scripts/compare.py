@@ -18,13 +18,14 @@ from opcost.costs.summary import summarise
 from opcost.costs.sweep_text import sweep_lines
 from opcost.costs.sweeps import sweep_rows
 from opcost.databases.aggregation import whole_rows
-from opcost.databases.selection import asked_for
+from opcost.databases.model_ratios import read_ratios
+from opcost.databases.selection import asked_for, rows_of
 from opcost.errors import reported
 from opcost.files import replacing
 from opcost.models.axes import Sweep
 from opcost.models.generation import Generation
 from opcost.rows import records, schemas
-from opcost.rows.executed import in_round
+from opcost.rows.runs import noise_of
 from opcost.studies import Shown
 from opcost.study import load_study
 from opcost.terminal import printable_lines
@@ -42,19 +43,25 @@ with reported(snakemake.log[0]):
     models = read_extractions(map(Path, shown.extractions.values()))
     on_targets = shown.calls_on(models)
     manifest = collect(chain.from_iterable(on_targets.values()), params.operators)
-    database = records.read(Path(snakemake.input.database), schemas.DATABASE, OPERATOR_COLUMNS)
+    path = Path(snakemake.input.database)
+    database = records.read(path, schemas.DATABASE, OPERATOR_COLUMNS)
+    ratios = read_ratios(path)
+    noises = {
+        target: noise_of(rows_of(database, target), ratios.get(target, ()))
+        for target in shown.conditions
+    }
     operators = asked_for(database, shown.conditions, to_benchmark(manifest))
     wholes = [
-        in_round(row, path) | {"target": target}
+        row | {"target": target}
         for target, paths in shown.wholes().items()
         for path in paths
         for row in whole_rows(path, f"delete {path} and run again to measure it again")
     ]
     rows = operators.to_pylist()
-    tables = compare_study(on_targets, rows, wholes, manifest, params.precision)
+    tables = compare_study(on_targets, rows, wholes, manifest, noises, params.precision)
     axes = [Sweep(**each) for each in shown.sweeps]
     of_targets = [Sweep(**each) for each in shown.target_sweeps]
-    alone = single_operators(on_targets, operators.to_pylist())
+    alone = single_operators(on_targets, operators.to_pylist(), noises)
     sweeps = sweep_rows(axes, of_targets, [*tables.comparison, *alone], models)
     for output, schema, table in (
         (outputs.comparison, schemas.COMPARISON, tables.comparison),
@@ -81,6 +88,6 @@ with reported(snakemake.log[0]):
         shown.others(),
     ]
     refused = refusals(models)
-    summary = summarise(comparison, shares, refused, tables.modules, tables.in_place, further)
+    summary = summarise(comparison, shares, refused, tables.in_place, further)
     with replacing(Path(outputs.summary)) as temporary:
         temporary.write_text(printable_lines(summary) + "\n", encoding="utf-8")

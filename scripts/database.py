@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opcost.arrow import skip_pandas_import
-from opcost.costs.known_methods import methods_of
+from opcost.costs.known_ratios import ratios_of
 from opcost.databases.aggregation import write_database
 from opcost.databases.measured import find_measured
 from opcost.errors import reported
@@ -20,5 +20,5 @@ with reported(snakemake.log[0]):
     files = snakemake.input
     asked = map(Path, [*files.operators, *files.models, *files.overheads, *files.devices])
     database = Path(snakemake.output[0])
-    for text in write_database(measured, database, set(asked), methods_of):
+    for text in write_database(measured, database, set(asked), ratios_of):
         print(f"opcost: left out of {database}: {text}", file=sys.stderr)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from opcost.addresses import Addresses
 from opcost.errors import reported
+from opcost.planning.rounds import plan_target_round, with_rest_of_budget, write_round
 from opcost.planning.target_plan import expected_widths, plan_target
-from opcost.planning.target_rounds import plan_target_round, with_rest_of_budget, write_round
 from opcost.study import load_study
 from opcost.terminal import announce
 from opcost.text import counted, duration

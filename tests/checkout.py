@@ -130,8 +130,8 @@ def wait_until(condition, timeout_s=120):
     return found
 
 
-def executed_s(folder, tuple_id):
-    """What each execution of a tuple found; of disturbed ones only if all were."""
+def run_times_s(folder, tuple_id):
+    """What each run of a tuple found; of disturbed ones only if all were."""
     files = sorted(folder.glob(f"operators*/{tuple_id}.parquet"))
     rows = records.read_all(files, schemas.OPERATOR).to_pylist()
     calm = [row["time_s"] for row in rows if "disturbed" not in row["flags"]]

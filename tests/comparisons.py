@@ -1,11 +1,14 @@
 """Comparisons of tiny_cnn with rows made up, on a processor or a GPU."""
 
+import math
+
 from opcost.costs.comparison import compare_study
 from opcost.costs.summary import summarise
+from opcost.databases import model_ratios
+from opcost.noise import Variation
 from opcost.rows import comparability, records, schemas
-from opcost.rows.columns import METHOD
-from opcost.rows.executed import ROUND
-from opcost.rows.quantities import CALL_TIME, EVICTED_CODE, EXECUTED, HOST_TIME, SPEED_COLUMNS
+from opcost.rows.quantities import CALL_TIME, ENERGY, HOST_TIME, MEASURED
+from opcost.rows.runs import COLUMNS, ModelRatio, Noise, noise_of
 from opcost.tuples.manifest import collect
 
 CONDITIONS = dict.fromkeys(comparability.COLUMNS) | {
@@ -24,6 +27,7 @@ def row(time_s=1e-3, power_w=None, **changes):
     """A measured row: 1 % either side in time, 2 % in power, and 20 W when idle."""
     energy_j = None if power_w is None else time_s * power_w
     return {
+        **dict.fromkeys(COLUMNS),
         **CONDITIONS,
         "target": "local",
         "status": "ok",
@@ -42,18 +46,14 @@ def row(time_s=1e-3, power_w=None, **changes):
         "sentinel_time_s": 1e-4,
         "call_overhead_s": None,
         "displaced_call_overhead_s": None,
-        **dict.fromkeys(["executions", "outlying_executions", "disturbed_executions"]),
+        **dict.fromkeys(["runs", "disturbed_runs"]),
         "power_w": power_w,
         "power_ci_low_w": power_w and power_w * 0.99,
         "power_ci_high_w": power_w and power_w * 1.01,
-        **{name: None for each in EXECUTED for name in each.scatter_columns},
-        **{column.name: None for column in METHOD},
         "differing_calls": None,
         "calls_hash": None,
         **dict.fromkeys([*HOST_TIME.names, *CALL_TIME.names, "call_tuple_id", "in_place_reason"]),
-        **dict.fromkeys(SPEED_COLUMNS),
-        **dict.fromkeys(["core_speed_per_s", "clocked_time_s", "clocked_core_speed_per_s"]),
-        EVICTED_CODE: None,
+        "clocked_time_s": None,
         **changes,
     }
 
@@ -88,8 +88,27 @@ def launched_in(seconds, **changes):
     return ON_A_GPU | host | changes
 
 
+def noise(*ratios, **sds):
+    """The noise of a target whose runs vary by these relative standard deviations, 0 by default."""
+    return Noise(
+        {each: Variation(sds.get(str(each), 0.0), math.inf) for each in (*MEASURED, ENERGY)}, ratios
+    )
+
+
+def other_models(*ratios, trains=False):
+    """Other models of a target, of which estimates of time are so many times what they took."""
+    return [ModelRatio(f"m{n}", trains, math.log(each), None) for n, each in enumerate(ratios)]
+
+
 def compared(
-    cnn, operators=None, reference=None, whitelist=None, power_w=None, again=(), **every_operator
+    cnn,
+    operators=None,
+    reference=None,
+    whitelist=None,
+    power_w=None,
+    again=(),
+    of_target=None,
+    **every_operator,
 ):
     """The comparison of tiny_cnn: two calls of conv2d, one of relu, one of linear, each 1 ms."""
     manifest = collect([cnn], whitelist)
@@ -99,14 +118,16 @@ def compared(
         for record in cnn.tuples
         if manifest[record.operator_tuple.tuple_id]["excluded"] is None
     ]
-    whole = row(5e-3, power_w) | {"model": "tiny_cnn", ROUND: 1} | (reference or {})
+    whole = row(5e-3, power_w) | {"model": "tiny_cnn"} | (reference or {})
     wholes = [whole, *(whole | changes for changes in again)]
-    [comparison], shares, *_ = compare_study({"local": [cnn]}, rows, wholes, manifest)
+    [comparison], shares, *_ = compare_study(
+        {"local": [cnn]}, rows, wholes, manifest, {"local": of_target or noise_of(rows)}
+    )
     return comparison, shares
 
 
-def database(path, models, *targets, without=(), **changes):
-    """A database of all tuples of these models: 1 ms each, within 1 %, reproducing within 2 %."""
+def database(path, models, *targets, without=(), ratios=(), **changes):
+    """A database of all tuples of these models: 1 ms each, in one run, within 1 %."""
     tuples = {record.operator_tuple: record for model in models for record in model.tuples}
     rows = [
         records.operator_columns(record)
@@ -121,7 +142,6 @@ def database(path, models, *targets, without=(), **changes):
             "converged": True,
             "flags": [],
             "core_cache_bytes": 2**20,
-            "time_scatter": 0.02,
             **OVERHEAD,
             **changes,
         }
@@ -129,5 +149,8 @@ def database(path, models, *targets, without=(), **changes):
         for operator_tuple, record in tuples.items()
         if record.launches_kernel and operator_tuple.name not in without
     ]
-    records.write(path, schemas.DATABASE, rows)
+    of_targets = dict.fromkeys(targets or ("local",), ratios)
+    schema = schemas.DATABASE
+    schema = schema.with_metadata(schema.metadata | model_ratios.metadata(of_targets))
+    records.write(path, schema, rows)
     return path

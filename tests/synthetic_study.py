@@ -1,6 +1,6 @@
 """The results of a study that never took place: made-up measurements of made-up devices.
 
-Times follow a roofline with scatter, power follows how busy the device is, and some operators fail,
+Times follow a roofline with noise, power follows how busy the device is, and some operators fail,
 do not converge or are flagged: enough for a report to have something to show. Drawn from one seed,
 so that equal arguments give equal numbers.
 """
@@ -19,6 +19,7 @@ from opcost.costs import comparison
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import records, schemas
+from opcost.rows.runs import noise_of
 from opcost.tuples import manifest, model_table
 from opcost.tuples.model_tuples import ModelCall, ModelTuples
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
@@ -102,11 +103,7 @@ class Measurements:
 
     def operator(self, number: int, target: SyntheticTarget, subject: TupleRecord) -> dict:
         """One operator's row; of the first `faulty`, one in fifty fails and one in ten drifts."""
-        row = {
-            **records.operator_columns(subject),
-            **self._circumstances(target),
-            "time_scatter": 0.01,
-        }
+        row = records.operator_columns(subject) | self._circumstances(target)
         if number < self._faulty and number % 50 == 7:
             error = "synthetic: tried to allocate 80 GiB"
             return {**row, "status": "out_of_memory", "error": error, "flags": []}
@@ -222,7 +219,13 @@ def make_study(
     records.write_batches(folder / "database.parquet", schemas.DATABASE, batches_of_rows())
     complete = [{**dict.fromkeys(schemas.MODEL.names), **row} for row in wholes]
     on_targets = {target.name: parts for target in targets}
-    tables = comparison.compare_study(on_targets, kept, complete, manifest.collect(parts, None))
+    noises = {
+        target.name: noise_of([row for row in kept if row["target"] == target.name])
+        for target in targets
+    }
+    tables = comparison.compare_study(
+        on_targets, kept, complete, manifest.collect(parts, None), noises
+    )
     records.write(folder / "comparison.parquet", schemas.COMPARISON, tables.comparison)
     records.write(folder / "shares.parquet", schemas.SHARES, tables.shares)
     records.write(folder / "modules.parquet", schemas.MODULES, tables.modules)

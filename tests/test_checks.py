@@ -83,7 +83,6 @@ def test_what_can_be_true_is_read(path, changes):
         ("power_w", -3.0),
         ("idle_power_w", -1.0),
         ("sentinel_time_s", -1.0),
-        ("core_speed_per_s", 0.0),
         ("sm_clock_mhz", -1.0),
         ("batch_time_s", [-1e-3]),
         ("batch_undisturbed", [True]),
@@ -144,73 +143,72 @@ def test_rows_that_contradict_each_other_are_refused(path, schema, first, second
 
 
 def test_the_time_lies_among_its_batches(path):
-    with pytest.raises(OpcostError, match=r"time_s of .*; allowed: a value among those of batch"):
+    with pytest.raises(OpcostError, match=r"time_s of .*; allowed: a value among batch_time_s"):
         read(path, ROW | {"batch_time_s": [2e-3, 3e-3]})
 
 
+RUN = {"run_round": [1], "run_time_s": [1e-3]}
+RUNS = {"run_round": [1, 2], "run_time_s": [1e-3, 1.1e-3]}
+
+
+def read_of_database(path, row):
+    records.write(path, schemas.DATABASE, [row])
+    return records.read(path, schemas.DATABASE).to_pylist()
+
+
 @pytest.mark.parametrize(
-    ("executed_s", "time_s", "column"),
+    ("run_s", "time_s", "column"),
     [
         (1.05e-3, 1.05e-3, None),
         (1.05e-3, 2.9e-3, None),
         (1.05e-3, 5.0, "time_s"),
-        (5e-3, 5e-3, "execution_time_s"),
+        (1.05e-3, 0.3e-3, "time_s"),
+        (5e-3, 5e-3, "run_time_s"),
     ],
 )
-def test_executions_lie_among_the_batches_and_their_mean_not_far(path, executed_s, time_s, column):
-    row = ROW | TIME.columns(Estimate(time_s, time_s / 2, time_s * 2))
-    row |= {"execution_round": [1], "execution_time_s": [executed_s]}
-    row |= dict.fromkeys(["energy_j", "power_w"])
-    records.write(path / "database.parquet", schemas.DATABASE, [row])
+def test_runs_lie_among_the_batches_and_their_mean_not_far(path, run_s, time_s, column):
+    row = ROW | RUN | TIME.columns(Estimate(time_s, time_s / 2, time_s * 2))
+    row |= {"run_time_s": [run_s], "energy_j": None, "power_w": None}
     if column is None:
-        assert len(records.read(path / "database.parquet", schemas.DATABASE)) == 1
+        assert len(read_of_database(path, row)) == 1
         return
     with pytest.raises(OpcostError, match=f" is damaged: {column} of "):
-        records.read(path / "database.parquet", schemas.DATABASE)
+        read_of_database(path, row)
 
 
-@pytest.mark.parametrize("degrees", [-3.0, 0.0, 2.0])
-def test_an_interval_of_no_variance_is_damage(path, degrees):
-    row = ROW | {"time_degrees_of_freedom": degrees}
-    records.write(path / "database.parquet", schemas.DATABASE, [row])
-    with pytest.raises(OpcostError, match=" is damaged: time_degrees_of_freedom of "):
-        records.read(path / "database.parquet", schemas.DATABASE)
-
-
-def test_each_execution_has_a_value_in_every_list(path):
-    executed = {"execution_round": [1, 2], "execution_time_s": [1e-3, 1.1e-3]}
-    rows = [
-        ROW | executed | {"execution_core_speed_per_s": speeds}
-        for speeds in (None, [2e3, None], [2e3])
-    ]
-    for row in rows[:2]:
-        records.write(path / "database.parquet", schemas.DATABASE, [row])
-        assert len(records.read(path / "database.parquet", schemas.DATABASE)) == 1
-    records.write(path / "database.parquet", schemas.DATABASE, rows[2:])
-    with pytest.raises(OpcostError, match=r"execution_core_speed_per_s of .*; allowed: a value"):
-        records.read(path / "database.parquet", schemas.DATABASE)
+@pytest.mark.parametrize("errors", [None, [0.01, None], [0.0, 0.5]])
+def test_a_run_may_have_an_unknown_error(path, errors):
+    assert len(read_of_database(path, ROW | RUNS | {"run_time_error": errors})) == 1
 
 
 @pytest.mark.parametrize(
     ("column", "values"),
     [
-        ("time_method_differences", [0.1]),
-        ("time_method_differences", [0.1, -1.0]),
-        ("energy_method_difference_errors", [0.1, -0.1]),
-        ("time_method_difference_errors", [0.1, 0.1, None]),
+        ("run_time_error", [0.01]),
+        ("run_time_error", [0.01, 0.01, None]),
+        ("run_batches", [1]),
+        ("run_power_w", [100.0]),
     ],
 )
-def test_each_model_tells_a_possible_error_of_the_method(path, column, values):
-    possible = {
-        "time_method_differences": [-0.1, None],
-        "time_method_difference_errors": [0.0, None],
-    }
-    row = ROW | {"method_models": ["one", "other"]}
-    records.write(path / "database.parquet", schemas.DATABASE, [row | possible])
-    assert len(records.read(path / "database.parquet", schemas.DATABASE)) == 1
-    records.write(path / "database.parquet", schemas.DATABASE, [row | {column: values}])
+def test_each_run_has_a_value_in_every_list(path, column, values):
+    with pytest.raises(OpcostError, match=f"{column} of .*; allowed: a value for each of run_ro"):
+        read_of_database(path, ROW | RUNS | {column: values})
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("run_time_error", [0.01, -0.01]),
+        ("run_time_error", [math.inf, 0.01]),
+        ("run_host_time_s", [0.0, 2e-6]),
+        ("run_power_w", [100.0, 0.0]),
+        ("runs", -1),
+        ("disturbed_runs", -1),
+    ],
+)
+def test_a_run_without_a_logarithm_or_below_zero_is_damage(path, column, values):
     with pytest.raises(OpcostError, match=f" is damaged: {column} of "):
-        records.read(path / "database.parquet", schemas.DATABASE)
+        read_of_database(path, ROW | RUNS | {column: values})
 
 
 def test_energy_with_a_reason_why_there_is_none_is_damage(path):

@@ -1,5 +1,6 @@
 """Every measurement there is stands in the database, and none that is not what it says."""
 
+import math
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -7,10 +8,14 @@ from datetime import UTC, datetime
 import pytest
 from opcost.databases.aggregation import write_database
 from opcost.databases.measured import find_measured
+from opcost.databases.model_ratios import read_ratios
 from opcost.databases.selection import asked_for
 from opcost.devices.device_file import DeviceFile, Sample, write_device
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
+from opcost.rows.quantities import HOST_TIME, POWER, TIME
+from opcost.rows.runs import ModelRatio
+from opcost.statistics import student_97_5
 from opcost.tuples.operator_tuple import id_of
 
 OLD, NEW = '{"setting": 1}', '{"setting": 2}'
@@ -128,30 +133,78 @@ def test_a_damaged_file_that_nobody_asks_for_is_left_out_and_named(tmp_path, kin
     assert times(tmp_path) == [1.0]
 
 
-def in_two_rounds(tmp_path, *factors, **conditions):
-    """The rows where some were measured in round 2, at another speed."""
-    for number in range(10):
-        measure(tmp_path, number, time_s=1e-3)
-    for number, factor in enumerate(factors):
-        result = {"time_s": 1e-3 * factor} if factor else {"time_s": None, "status": "error"}
-        measure(tmp_path, number, kind="operators_2", **result, **conditions)
-    aggregate(tmp_path)
-    return database(tmp_path).to_pylist()
+def in_rounds(folder, number, *times_s, **changes):
+    """Measure an operator once in each round."""
+    for count, time_s in enumerate(times_s, 1):
+        kind = "operators" if count == 1 else f"operators_{count}"
+        measure(folder, number, kind=kind, time_s=time_s, **changes)
 
 
-def test_a_row_combines_the_executions_of_all_rounds(tmp_path):
-    rows = in_two_rounds(tmp_path, *[1.1, 0.9] * 5)
-    for row in rows:
-        assert row["executions"] == 2
-        assert row["execution_round"] == [1, 2]
-        first_s, second_s = row["execution_time_s"]
-        assert row["time_s"] == pytest.approx((first_s * second_s) ** 0.5)
-        assert row["time_ci_low_s"] < min(first_s, second_s)
-    [scatter] = {row["time_scatter"] for row in rows}
-    assert scatter == pytest.approx(0.1 / 2**0.5, rel=0.3)
+def by_number(folder):
+    """The rows of a new database by number of the operator."""
+    aggregate(folder)
+    return {each["batch_iterations"]: each for each in database(folder).to_pylist()}
+
+
+def test_a_row_combines_the_runs_of_all_rounds(tmp_path):
+    limits = {"time_ci_low_s": 0.9e-3, "time_ci_high_s": 1.2e-3}
+    power = {"power_w": 50.0, "power_ci_low_w": 49.0, "power_ci_high_w": 51.0, "energy_j": 0.05}
+    in_rounds(tmp_path, 0, 1e-3, 1.1e-3, 0.95e-3, **limits)
+    measure(tmp_path, 0, kind="operators_3", time_s=1e-3, **power)
+    found = by_number(tmp_path)[0]
     before = (tmp_path / "database.parquet").read_bytes()
+    assert found["runs"] == 3
+    assert found["run_round"] == [1, 2, 3]
+    assert found["run_time_s"] == [1e-3, 1.1e-3, 1e-3]
+    error = math.log(1.2 / 0.9) / 2 / 1.96
+    assert found["run_time_error"] == [*[pytest.approx(error, rel=1e-4)] * 2, None]
+    assert found["run_power_w"] == [None, None, 50.0]
+    assert found["run_host_time_s"] is None
+    assert found["time_s"] == pytest.approx(1.1 ** (1 / 3) * 1e-3)
+    assert found["energy_j"] == pytest.approx(50 * found["time_s"]), "of the power of one"
     aggregate(tmp_path)
     assert (tmp_path / "database.parquet").read_bytes() == before, "combined once, not twice"
+
+
+@pytest.mark.parametrize(
+    ("quantity", "usual"), [(TIME, 0.02), (HOST_TIME, 0.02), (POWER, 0.01)], ids=str
+)
+def test_the_interval_of_a_row_is_of_its_own_runs(tmp_path, quantity, usual):
+    """Its run-to-run variation is a mean of the usual one, four times, and of its own runs."""
+    for number, factor in enumerate([1.0, 1.03, 1.09]):
+        measure(tmp_path, number, **{quantity.value: 1e-3})
+        measure(tmp_path, number, kind="operators_2", **{quantity.value: 1e-3 * factor})
+    for number, row in by_number(tmp_path).items():
+        apart = math.log([1.0, 1.03, 1.09][number])
+        error = math.sqrt((4 * usual**2 + apart**2 / 2) / (4 + 1) / 2)
+        found = quantity.read(row)
+        assert found.value == pytest.approx(1e-3 * math.exp(apart / 2))
+        assert math.log(found.high / found.value) == pytest.approx(student_97_5(5) * error)
+        assert found.high / found.value == pytest.approx(found.value / found.low)
+
+
+def test_a_tuple_or_a_model_added_to_a_study_changes_no_other_row(tmp_path):
+    in_rounds(tmp_path, 0, 1e-3, 1.1e-3)
+    in_rounds(tmp_path, 1, 2e-3)
+    in_rounds(tmp_path, 2, 3e-3, 3.01e-3, 9e-3)
+    samples = (Sample(1e-6, 2e-6, 3e-6, False),) * 2
+    device = DeviceFile("cpu", "Any", overhead=samples)
+    write_device(tmp_path / "results/local/cpu-0/device.json", device)
+    path = tmp_path / "database.parquet"
+    measured = find_measured(tmp_path / "results")
+    ratio = ModelRatio("net", False, 0.02, None)
+    write_database(measured, path, ratios=lambda *_: {"local": [ratio]})
+    before = database(tmp_path).to_pylist()
+    assert len(before) == 3
+
+    in_rounds(tmp_path, 3, 1e-3, 5e-3, 7e-3, flags=["drifting"])
+    measured = find_measured(tmp_path / "results")
+    more = [ratio, ModelRatio("other", True, 0.5, 0.1)]
+    write_database(measured, path, ratios=lambda *_: {"local": more})
+    after = database(tmp_path).to_pylist()
+    assert [row for row in after if row["batch_iterations"] != 3] == before
+    assert len(after) == 4
+    assert read_ratios(path) == {"local": more}
 
 
 def test_the_folder_of_a_round_copied_to_others_counts_once_and_its_files_are_named(tmp_path):
@@ -167,30 +220,26 @@ def test_the_folder_of_a_round_copied_to_others_counts_once_and_its_files_are_na
     for number in (2, 3, 4):
         shutil.copytree(folder, folder.with_name(f"operators_{number}"))
         shutil.copy(device, folder.parent / f"overhead_{number}.json")
-    for _ in range(2):  # a row that is copied from the earlier database is no less one
-        [text] = aggregate(tmp_path)
-        assert f"{folder}_2" in text
-        assert "copies of files of other rounds, which count once" in text
-        assert database(tmp_path).to_pylist() == before
+    [text] = aggregate(tmp_path)
+    assert f"{folder}_2" in text
+    assert "copies of files of other rounds, which count once" in text
+    assert database(tmp_path).to_pylist() == before
     measure(tmp_path, 0, kind="operators_2", time_s=1e-3, started_at=datetime(2026, 1, 2))
-    aggregate(tmp_path)
-    [first] = (each for each in database(tmp_path).to_pylist() if each["batch_iterations"] == 0)
-    assert first["executions"] == 2, "of another run, though it took as long"
+    assert by_number(tmp_path)[0]["runs"] == 2, "of another run, though it took as long"
 
 
-def test_disturbed_executions_count_only_where_there_is_no_other(tmp_path):
+def test_disturbed_runs_count_only_where_there_is_no_other(tmp_path):
     busy = {"time_s": 3e-3, "flags": ["disturbed"]}
     measure(tmp_path, 0, time_s=1e-3)
     measure(tmp_path, 0, kind="operators_2", **busy)
     for kind in ("operators", "operators_2"):
         measure(tmp_path, 1, kind=kind, **busy)
-    aggregate(tmp_path)
-    found = {each["tuple_id"]: each for each in database(tmp_path).to_pylist()}
-    quiet, never_quiet = (found[row(number)["tuple_id"]] for number in range(2))
-    assert (quiet["execution_time_s"], quiet["execution_round"]) == ([1e-3], [1])
+    found = by_number(tmp_path)
+    quiet, never_quiet = found[0], found[1]
+    assert (quiet["run_time_s"], quiet["run_round"]) == ([1e-3], [1])
     assert (quiet["time_s"], quiet["flags"]) == (1e-3, [])
-    assert [each["disturbed_executions"] for each in (quiet, never_quiet)] == [1, 0]
-    assert (never_quiet["execution_time_s"], never_quiet["flags"]) == ([3e-3] * 2, ["disturbed"])
+    assert [each["disturbed_runs"] for each in (quiet, never_quiet)] == [1, 0]
+    assert (never_quiet["run_time_s"], never_quiet["flags"]) == ([3e-3] * 2, ["disturbed"])
 
 
 def test_an_older_result_of_other_conditions_does_not_hide_a_failure(tmp_path):
@@ -204,38 +253,12 @@ def test_an_older_result_of_other_conditions_does_not_hide_a_failure(tmp_path):
     assert found == {row(0)["tuple_id"]: "timeout", row(1)["tuple_id"]: "ok"}
 
 
-SPEEDS = [0.9, 0.95, 0.97, 1.02, 1.03, 1.05, 1.1, 1.0, 0.92, 1.04]
-
-
-def measure_at(folder, number, speed, kind="operators"):
-    time_s = 1e-3 / speed
-    batches = {"batch_time_s": [time_s, 1.001 * time_s], "batch_undisturbed": [True, True]}
-    measure(folder, number, kind=kind, time_s=time_s, core_speed_per_s=2500 * speed, **batches)
-
-
-def test_times_are_those_at_the_usual_speed_of_the_core(tmp_path):
-    for number, speed in enumerate(SPEEDS):
-        measure_at(tmp_path, number, speed)
-        if number < 7:
-            measure_at(tmp_path, number, 1.0, kind="operators_2")
-    aggregate(tmp_path)
-    for row in database(tmp_path).to_pylist():
-        assert row["time_s"] == pytest.approx(1e-3, rel=1e-4)
-        assert row["time_speed_exponent"] == pytest.approx(1, abs=1e-3)
-        assert row["usual_core_speed_per_s"] == 2500
-        first_s, speed_per_s = row["execution_time_s"][0], row["execution_core_speed_per_s"][0]
-        assert first_s == pytest.approx(2.5 / speed_per_s)
-    measure_at(tmp_path, len(SPEEDS), 0.85)  # the other rows are copied from the database
-    aggregate(tmp_path)
-    assert times(tmp_path) == pytest.approx([1e-3] * 11, rel=1e-3)
-
-
-def test_executions_are_joined_as_each_column_says(tmp_path):
+def test_runs_are_joined_as_each_column_says(tmp_path):
     undisturbed = {"batch_time_s": [1e-3], "batch_undisturbed": [True]}
     measure(
         tmp_path, 0, converged=True, repeats=1, device_time_s=2.0, load_average=0.5,
         flags=["drifting", "launch_bound"], ended_at=datetime(2026, 1, 1, tzinfo=UTC),
-        **undisturbed, evicted_code_time_s=[2e-6, -1e-6],
+        **undisturbed,
     )  # fmt: skip
     measure(
         tmp_path, 0, kind="operators_2", converged=False, repeats=None, device_time_s=3.0,
@@ -254,48 +277,39 @@ def test_executions_are_joined_as_each_column_says(tmp_path):
     assert row["flags"] == ["drifting", "launch_bound"]
     assert row["batch_time_s"] == [1e-3, 2e-3, 1e-3]
     assert row["batch_undisturbed"] == [True, False, True]
-    assert row["execution_batches"] == [1, 2]
-    assert row["evicted_code_time_s"] == [2e-6, -1e-6], "one has none"
+    assert row["run_batches"] == [1, 2]
 
 
-@pytest.mark.parametrize("factors", [(), [None] * 3 + [1.0] * 5], ids=["none", "failed"])
-def test_too_few_tuples_with_several_executions_do_not_tell_their_scatter(tmp_path, factors):
-    rows = in_two_rounds(tmp_path, *factors)
-    assert {row["time_scatter"] for row in rows} == {None}
-    assert all(row["status"] == "ok" for row in rows)
+def test_batches_are_told_where_those_of_all_runs_are_known(tmp_path):
+    measure(tmp_path, 0, batch_time_s=[1e-3], batch_undisturbed=[True])
+    measure(tmp_path, 0, kind="operators_2")
+    row = by_number(tmp_path)[0]
+    assert (row["batch_time_s"], row["run_batches"], row["runs"]) == (None, None, 2)
 
 
-def test_executions_under_other_settings_do_not_count(tmp_path):
-    rows = in_two_rounds(tmp_path, *[1.1, 0.9] * 5, conditions_json='{"other": 1}')
-    assert {(row["executions"], row["time_s"]) for row in rows} == {(1, 1e-3)}
+def test_runs_under_other_settings_do_not_count(tmp_path):
+    in_rounds(tmp_path, 0, 1e-3)
+    measure(tmp_path, 0, kind="operators_2", time_s=1.1e-3, conditions_json='{"other": 1}')
+    row = by_number(tmp_path)[0]
+    assert (row["runs"], row["time_s"]) == (1, 1e-3)
 
 
-def test_an_execution_that_is_off_is_known_by_the_others(tmp_path):
-    for number in range(12):
-        for kind, factor in (("operators", 1.0), ("operators_2", 1.01), ("operators_3", 0.99)):
-            measure(tmp_path, number, kind=kind, time_s=factor * 1e-3)
-    measure(tmp_path, 5, kind="operators_2", time_s=3e-3)
-    aggregate(tmp_path)
-    [odd] = [row for row in database(tmp_path).to_pylist() if row["outlying_executions"]]
-    assert odd["tuple_id"] == row(5)["tuple_id"]
-    assert odd["time_s"] == pytest.approx(1e-3, rel=0.01)
-    assert odd["execution_time_s"][1] == 3e-3
-    assert odd["flags"] == ["executions_disagree"]
-    measure(tmp_path, 5, kind="operators_2", time_s=1e-3)
-    aggregate(tmp_path)
-    assert {tuple(row["flags"]) for row in database(tmp_path).to_pylist()} == {()}
+@pytest.mark.parametrize("times_s", [[1e-3, 1.5e-3], [1e-3, 1.01e-3, 1.5e-3], [1e-3] * 5 + [2e-3]])
+def test_runs_that_disagree_are_flagged_and_lie_in_the_interval(tmp_path, times_s):
+    in_rounds(tmp_path, 0, *times_s, flags=["drifting"])
+    row = by_number(tmp_path)[0]
+    assert row["flags"] == ["drifting", "runs_disagree"]
+    assert row["time_ci_low_s"] <= min(times_s)
+    assert row["time_ci_high_s"] >= max(times_s)
 
 
-def test_what_calls_cost_is_at_the_usual_speed_of_the_core_from_the_first_round_on(tmp_path):
-    for number in range(3):
-        measure_at(tmp_path, number, 1.0)
-    slow = Sample(10e-6 * 0.9**-3.5, 2e-6, 3e-6, False, core_speed_per_s=0.9 * 2500)
-    device = DeviceFile("cpu", "Any", overhead=(slow,) * 6)
-    write_device(tmp_path / "results/local/cpu-0/device.json", device)
-    aggregate(tmp_path)
-    for row in database(tmp_path).to_pylist():
-        assert row["call_overhead_s"] == pytest.approx(10e-6)
-        assert row["call_overhead_ci_low_s"] < 9e-6
+@pytest.mark.parametrize("block", [1.0, 1.5], ids=["narrow blocks", "wide blocks"])
+def test_runs_that_usual_variation_or_their_blocks_explain_do_not_disagree(tmp_path, block):
+    times_s = [1e-3, 1.08e-3] if block == 1.0 else [1e-3, 1.5e-3]
+    for kind, time_s in zip(("operators", "operators_2"), times_s, strict=True):
+        limits = {"time_ci_low_s": time_s / block, "time_ci_high_s": time_s * block}
+        measure(tmp_path, 0, kind=kind, time_s=time_s, **limits)
+    assert by_number(tmp_path)[0]["flags"] == []
 
 
 def test_what_calls_cost_on_a_target_is_over_the_processes_of_all_rounds(tmp_path):

@@ -44,6 +44,12 @@ def test_what_a_newer_opcost_writes_beside_is_left_out(path):
     assert read_device(with_values(path, moon="full")) == CPU
 
 
+@pytest.mark.parametrize("speed", [2500.0, None])
+def test_the_speed_of_the_core_that_version_1_wrote_is_left_out(path, speed):
+    samples = [[*sample, speed] for sample in CPU.overhead]
+    assert read_device(with_values(path, overhead=samples)) == CPU
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
@@ -60,6 +66,7 @@ def test_what_a_newer_opcost_writes_beside_is_left_out(path):
         ("overhead", [[1e-6, 1e-6, -5, False]], "overhead is "),
         ("overhead", [[1e-6, 1e-6, float("inf"), False]], "Infinity is not a finite number"),
         ("overhead", [[1e-6, 1e-6, 1e-6]], "overhead is "),
+        ("overhead", [[1e-6, 1e-6, 1e-6, False, *[None] * 4, 2.0]], "overhead is "),
     ],
 )
 def test_a_value_that_cannot_be_is_refused(path, key, value, message):

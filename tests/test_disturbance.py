@@ -53,12 +53,6 @@ def test_a_sentinel_that_is_quicker_than_its_reference_says_that_the_reference_w
     assert looks([BASELINE_S / 1.1] * 20)[1].lower_baseline_s() is None
 
 
-def test_the_latest_looks_tell_the_sentinel_whether_it_was_disturbed_or_not():
-    watch = looks([BASELINE_S, 1.6 * BASELINE_S, 1.1 * BASELINE_S])[1]
-    assert watch.latest_s(2) == [1.6 * BASELINE_S, 1.1 * BASELINE_S]
-    assert ThreadWatch().latest_s(2) == []
-
-
 def test_a_call_whose_data_were_evicted_is_no_slow_core(monkeypatch):
     times = iter([6.0, 4.5, 4.2, 4.3, 4.1, 4.0, 4.2])
     now = [0.0]
@@ -72,22 +66,6 @@ def test_a_call_whose_data_were_evicted_is_no_slow_core(monkeypatch):
     monkeypatch.setattr(disturbance, "perf_counter", clock)
     monkeypatch.setattr(disturbance.torch, "conv2d", convolve)
     assert core_sentinel()() == pytest.approx(4.0)
-
-
-@pytest.mark.parametrize("settled", [True, False])
-def test_a_settled_look_does_not_see_the_clock_that_a_workload_led_to(monkeypatch, settled):
-    now_s = 0.0
-
-    def sentinel():
-        nonlocal now_s
-        taken_s = 1.07 * BASELINE_S if now_s < 6e-3 else BASELINE_S
-        now_s += taken_s
-        return taken_s
-
-    monkeypatch.setattr(disturbance, "perf_counter", lambda: now_s)
-    watch = CoreWatch(BASELINE_S, sentinel, lambda: (now_s, 0.0))
-    watch.look(settled)
-    assert watch.latest_s(1) == [BASELINE_S if settled else 1.07 * BASELINE_S]
 
 
 def test_one_quick_sentinel_says_nothing_of_its_reference():

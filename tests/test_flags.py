@@ -43,11 +43,3 @@ def test_every_flag_is_raised_somewhere(name):
 def test_a_passing_physical_cause_spoils_a_trial():
     assert flags.spoiling([flags.DRIFTING, flags.THROTTLED]) == {flags.THROTTLED}
     assert flags.spoiling([flags.DRIFTING, flags.POWER_CAPPED, flags.OTHER_PROCESS]) == set()
-
-
-def test_a_row_is_doubtful_by_each_flag_that_may_hide_a_change():
-    assert flags.doubtful([flags.LAUNCH_BOUND, flags.DRIFTING])
-    assert flags.doubtful([flags.LAUNCH_BOUND, flags.DISTURBED])
-    assert not flags.doubtful([flags.LAUNCH_BOUND, flags.VALUE_DEPENDENT])
-    assert flags.doubtful(["of a later version"])
-    assert not flags.doubtful([])

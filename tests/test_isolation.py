@@ -302,7 +302,7 @@ def test_a_core_that_was_disturbed_when_the_study_began_is_looked_at_again(
 class Restless(NoWatch):
     """Never finds the core left alone."""
 
-    def look(self, settled=False):
+    def look(self):
         return False
 
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 from opcost.costs.comparison import compare_study
 from opcost.costs.launches import launch_lines
-from opcost.costs.method import Difference, method_columns
 from opcost.devices.device import NotCapturable
 from opcost.launch_modes import LAUNCH_MODES
 from opcost.measuring.benchmark import measure
@@ -19,11 +18,12 @@ from opcost.models.definition import InputSpec, ModelDefinition, Training
 from opcost.models.inputs import Arguments
 from opcost.rows.flags import CALLS_VARY, COMPILED_PARTS
 from opcost.rows.quantities import ENERGY, TIME
+from opcost.rows.runs import ModelRatio
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
 from opcost.tuples.replay import UnsupportedOperator
 
-from tests.comparisons import FAILED, row
+from tests.comparisons import FAILED, noise, row
 from tests.quick_measurement import QUICK
 from tests.stations import station_of
 
@@ -33,15 +33,16 @@ def launches(tiny_tuples):
     """The rows of tiny_cnn: four calls of operators of 1 ms and 50 mJ, 5 ms eager."""
     _, cnn = tiny_tuples
 
-    def launches(known=(), **modes):
-        rows = [
-            row(power_w=50.0, tuple_id=record.operator_tuple.tuple_id, **dict(known))
-            for record in cnn.tuples
-        ]
+    def launches(ratios=(), **modes):
+        rows = [row(power_w=50.0, tuple_id=record.operator_tuple.tuple_id) for record in cnn.tuples]
         whole = row(5e-3, 50.0) | {"model": "tiny_cnn"}
         further = [whole | {"launch_mode": mode} | changes for mode, changes in modes.items()]
         return compare_study(
-            {"local": [cnn]}, rows, [whole, *further], collect([cnn], None)
+            {"local": [cnn]},
+            rows,
+            [whole, *further],
+            collect([cnn], None),
+            {"local": noise(*ratios)},
         ).launches
 
     return launches
@@ -58,10 +59,9 @@ def test_a_graph_and_a_compiled_model_are_compared_with_the_operators_alone(laun
     assert [each["reason"] for each in (eager, graph, compiled)] == [None] * 3
 
 
-def test_the_sum_is_as_uncertain_in_every_mode_as_the_method(launches):
-    off = {quantity: [Difference(0.05, 0.001)] * 3 for quantity in (TIME, ENERGY)}
-    known = method_columns(["first", "second", "third"], off)
-    for alone, both in zip(*(launches(each, graph={}) for each in ((), known)), strict=True):
+def test_the_interval_of_the_sum_holds_the_model_error_in_every_mode(launches):
+    ratios = [ModelRatio(name, False, 0.05, 0.05) for name in ("first", "second", "third")]
+    for alone, both in zip(*(launches(each, graph={}) for each in ((), ratios)), strict=True):
         for quantity in (TIME, ENERGY):
             assert half_width(both, quantity) > 0.05 > 2 * half_width(alone, quantity)
 

@@ -13,11 +13,14 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opcost.commands import main
+from opcost.databases import model_ratios
+from opcost.databases.duplicates import STATE
 from opcost.databases.merging import merge
 from opcost.devices.environment import describe_environment
 from opcost.errors import OpcostError
 from opcost.rows import comparability, records, schemas
 from opcost.rows.column import Role
+from opcost.rows.runs import ModelRatio
 
 GPU = {"device_name": "Simulated", "device_uuid_hash": "a" * 16, "torch_version": "2.15.0"}
 ROW = {
@@ -37,9 +40,11 @@ FAILED = {"status": "timeout", "time_s": None, "batch_time_s": None, "converged"
 NEWER = {"measured_at": datetime(2026, 1, 2, tzinfo=UTC)}
 
 
-def database(path, *changes):
-    """A database of rows like ROW, each with its changes."""
-    records.write(path, schemas.DATABASE, [ROW | change for change in changes])
+def database(path, *changes, ratios=None):
+    """A database of rows like ROW, each with its changes, and ratios of models by target."""
+    table = pa.Table.from_pylist([ROW | change for change in changes], schema=schemas.DATABASE)
+    metadata = model_ratios.metadata(ratios or {})
+    records.write_batches(path, schemas.DATABASE, table.to_batches(), lambda: metadata)
     return path
 
 
@@ -76,7 +81,17 @@ def test_of_two_measurements_of_the_same_thing_the_newer_one_is_kept(merged, cha
 
 
 OTHER = {"tuple_id": "1" * 16}
-STATES = {"call_overhead_s": 1e-6, "time_scatter": 0.01}, {"call_overhead_s": 2e-6}
+STATES = (
+    {"call_overhead_s": 1e-6, "view_call_overhead_s": 1e-6, "overhead_disturbed": False},
+    {"call_overhead_s": 2e-6},
+)
+
+
+def check_states_of(rows):
+    """Two rows state all of the newest call overhead, and nothing of an older one."""
+    assert [row["call_overhead_s"] for row in rows] == [2e-6, 2e-6]
+    for name in ("view_call_overhead_s", "overhead_disturbed"):
+        assert [row[name] for row in rows] == [None, None]
 
 
 def test_a_target_comes_whole_from_its_newest_state(merged):
@@ -84,9 +99,7 @@ def test_a_target_comes_whole_from_its_newest_state(merged):
     older = [STATES[0], STATES[0] | OTHER]
     newer = [STATES[1] | {"flags": ["drifting"]}, STATES[1] | OTHER | NEWER]
     for databases in (older, newer), (newer, older):
-        rows = merged(*databases)
-        assert [row["call_overhead_s"] for row in rows] == [2e-6, 2e-6]
-        assert [row["time_scatter"] for row in rows] == [None, None]
+        check_states_of(merged(*databases))
 
 
 def test_a_tuple_that_the_newest_state_lacks_is_kept_and_states_the_same_of_its_target(merged):
@@ -95,12 +108,27 @@ def test_a_tuple_that_the_newest_state_lacks_is_kept_and_states_the_same_of_its_
     for databases in (older, newer), (newer, older):
         rows = sorted(merged(*databases), key=lambda row: row["tuple_id"])
         assert [row["time_s"] for row in rows] == [1e-3, 2e-3]
-        assert [row["call_overhead_s"] for row in rows] == [2e-6, 2e-6]
-        assert [row["time_scatter"] for row in rows] == [None, None]
+        check_states_of(rows)
+
+
+def test_the_state_of_a_target_is_its_call_overhead_alone(merged):
+    """What else differs between two rows of a target is of their own runs, and stays."""
+    overhead = {name for name in schemas.DATABASE.names if "_overhead_" in name}
+    assert {*STATE} == overhead | {"overhead_disturbed"}
+    own = {"runs": 2, "run_round": [1, 2], "run_time_s": [1e-3, 1.1e-3], "time_s": 1.05e-3}
+    rows = merged([STATES[0] | own], [STATES[1] | NEWER | OTHER])
+    [older] = [row for row in rows if row["tuple_id"] == ROW["tuple_id"]]
+    assert {name: older[name] for name in own} == own
 
 
 def without_seal(path):
     pq.write_table(pq.read_table(path), path)
+
+
+def with_metadata(path, name, text):
+    table = pq.read_table(path)
+    metadata = table.schema.metadata | {f"opcost.{name}".encode(): text}
+    pq.write_table(table.replace_schema_metadata(metadata), path)
 
 
 @pytest.mark.parametrize("altered", [{"time_s": 2e-3} | NEWER, {"time_s": 2e-3}, STATES[1] | NEWER])
@@ -134,10 +162,11 @@ def test_what_a_newer_row_supersedes_need_not_agree(merged):
 
 def test_a_database_that_is_replaced_while_it_is_read_is_refused(tmp_path, monkeypatch):
     path = database(tmp_path / "a.parquet", {}, OTHER)
+    other = database(tmp_path / "other.parquet", OTHER)
     write = records.write_batches
 
     def replace_and_write(*arguments):
-        database(path, OTHER)
+        other.replace(path)
         write(*arguments)
 
     monkeypatch.setattr(records, "write_batches", replace_and_write)
@@ -197,6 +226,18 @@ def one_for_each_tuple(rows):
     return list({(row["target"], row["tuple_id"]): row for row in rows}.values())
 
 
+RATIO = st.builds(
+    ModelRatio,
+    st.sampled_from(["a", "b"]),
+    st.booleans(),
+    st.sampled_from([0.01, -0.02, None]),
+    st.sampled_from([0.03, None]),
+)
+RATIOS = st.dictionaries(
+    st.sampled_from(["local", "h200"]), st.lists(RATIO, max_size=3, unique=True)
+)
+
+
 class Shelf:
     """Databases in a folder: `merge` gives the merged one's path, `content` what matters of it."""
 
@@ -211,17 +252,21 @@ class Shelf:
 
     def content(self, *paths):
         path = self.merge(*paths)
-        return sorted(map(repr, rows_of(path))), pq.read_schema(path).metadata[b"opcost.sources"]
+        sources = records.metadata(path)["opcost.sources"]
+        return sorted(map(repr, rows_of(path))), sources, model_ratios.read_ratios(path)
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.lists(changes(), max_size=4).map(one_for_each_tuple), min_size=3, max_size=3))
-def test_neither_the_order_nor_the_grouping_of_merges_matters(databases):
+@given(
+    st.lists(st.lists(changes(), max_size=4).map(one_for_each_tuple), min_size=3, max_size=3),
+    st.lists(RATIOS, min_size=3, max_size=3),
+)
+def test_neither_the_order_nor_the_grouping_of_merges_matters(databases, ratios):
     with tempfile.TemporaryDirectory() as folder:
         shelf = Shelf(folder)
         a, b, c = (
-            database(shelf.folder / f"{name}.parquet", *rows)
-            for name, rows in zip("abc", databases, strict=True)
+            database(shelf.folder / f"{name}.parquet", *rows, ratios=known)
+            for name, rows, known in zip("abc", databases, ratios, strict=True)
         )
         all_at_once = shelf.content(a, b, c)
         assert shelf.content(c, a, b) == all_at_once
@@ -240,6 +285,45 @@ def check_rows(rows, databases):
         assert any(all(row[name] == change[name] for name in change) for change in written)
     things = [(row["tuple_id"], row["conditions_id"]) for row in rows if row["conditions_id"]]
     assert len(things) == len(set(things))
+
+
+NET, OTHER_NET = ModelRatio("net", False, 0.02, 0.03), ModelRatio("other", True, -0.1, None)
+
+
+def test_the_ratios_of_models_are_united_by_what_they_were_measured_on(tmp_path):
+    """Whichever of the rows are kept; equal ones of a database and its copy count once."""
+    h200 = {"target": "h200"}
+    a = database(tmp_path / "a.parquet", {}, h200, ratios={"local": [NET], "h200": [OTHER_NET]})
+    b = database(tmp_path / "b.parquet", NEWER, ratios={"local": [OTHER_NET, NET]})
+    c = database(tmp_path / "c.parquet", {"device_uuid_hash": "b" * 16}, ratios={"local": [NET]})
+    merge([a, b, c], tmp_path / "merged.parquet")
+    found = model_ratios.read_ratios(tmp_path / "merged.parquet")
+    rows = rows_of(tmp_path / "merged.parquet")
+    of = {(row["target"], row["device_uuid_hash"]): row["conditions_id"] for row in rows}
+    assert found == {
+        of["local", "a" * 16]: [NET, OTHER_NET],
+        of["h200", "a" * 16]: [OTHER_NET],
+        of["local", "b" * 16]: [NET],
+    }
+
+
+def test_ratios_of_no_row_and_databases_without_ratios_add_nothing(tmp_path):
+    a = database(tmp_path / "a.parquet", {}, ratios={"gone": [NET]})
+    records.write(tmp_path / "b.parquet", schemas.DATABASE, [ROW | OTHER])
+    merge([a, tmp_path / "b.parquet"], tmp_path / "merged.parquet")
+    assert len(rows_of(tmp_path / "merged.parquet")) == 2
+    assert model_ratios.read_ratios(tmp_path / "merged.parquet") == {}
+
+
+@pytest.mark.parametrize(
+    "ratios", ["{", "[]", '{"local": [["net", false, 0.1]]}', '{"local": [["net", false, 99, 0]]}']
+)
+def test_ratios_that_cannot_be_are_named_with_the_remedy(tmp_path, ratios):
+    path = database(tmp_path / "a.parquet", {})
+    with_metadata(path, "model_ratios", ratios)
+    with pytest.raises(OpcostError, match=r"its ratios of models.* make the database again"):
+        merge([path], tmp_path / "merged.parquet")
+    assert not (tmp_path / "merged.parquet").exists()
 
 
 def test_the_conditions_id_is_the_same_on_every_machine():
@@ -288,16 +372,13 @@ def test_one_command_merges_and_says_what_it_did(tmp_path):
     assert len(rows_of(tmp_path / "merged.parquet")) == 3
 
 
-def of_version(path, version):
-    table = pq.read_table(path)
-    metadata = {**table.schema.metadata, b"opcost.schema_version": version}
-    pq.write_table(table.replace_schema_metadata(metadata), path)
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda path: of_version(path, b"999"), "opcost.schema_version 999; this opcost reads"),
+        (
+            lambda path: with_metadata(path, "schema_version", "999"),
+            "opcost.schema_version 999; this opcost reads",
+        ),
         (lambda path: records.write(path, schemas.SHARES, []), "has opcost.record shares"),
         (lambda path: path.write_bytes(b"PAR1"), "is not a readable Parquet file"),
         (os.unlink, "No such file"),
@@ -313,14 +394,10 @@ def test_what_cannot_be_merged_is_named_with_the_remedy(tmp_path, damage, messag
     assert not (tmp_path / "merged.parquet").exists()
 
 
-@pytest.mark.parametrize(
-    "sources", [b"{", b"[]", b'{"a": 1}', b'{"a": {"names": ["b"], "rows": -1}}']
-)
+@pytest.mark.parametrize("sources", ["{", "[]", '{"a": 1}', '{"a": {"names": ["b"], "rows": -1}}'])
 def test_sources_that_cannot_be_are_named_with_the_remedy(tmp_path, sources):
     path = tmp_path / "merged.parquet"
     merge([database(tmp_path / "a.parquet", {})], path)
-    table = pq.read_table(path)
-    metadata = {**table.schema.metadata, b"opcost.sources": sources}
-    pq.write_table(table.replace_schema_metadata(metadata), path)
+    with_metadata(path, "sources", sources)
     with pytest.raises(OpcostError, match=r"its list of sources.* merge its databases again"):
         merge([path], tmp_path / "again.parquet")

@@ -409,8 +409,6 @@ def test_in_state_model_weights_rotate_and_activations_stay(cpu):
         {call.args[position].data_ptr() for call in sets.calls} for position in range(3)
     )
     assert (len(images), len(weights), len(biases)) == (1, 8, 8)
-    assert [each.shape for each in sets.recent] == [(2, 64)]
-    assert images == {sets.recent[0].data_ptr()}
     assert sets.footprint_bytes == 8 * 2560 + 512
 
 
@@ -546,7 +544,6 @@ def test_in_state_model_each_call_takes_other_entries_of_a_table(cpu, monkeypatc
     record = TupleRecord(embedding, outputs, True, 0, call_bytes, ("weight",))
     operands = operator_workload(record, cpu, "model", 0).operands
     assert len(operands.calls) == math.ceil(2**20 / call_bytes)
-    assert operands.recent == ()
     taken = [set(call.args[1].tolist()) for call in operands.calls]
     assert len(set().union(*taken)) > 0.95 * sum(map(len, taken))
     of_activations = replace(record, parameters=())

@@ -30,7 +30,7 @@ from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
 
 from tests.checkout import configure, edit, stamps
-from tests.comparisons import FAILED, row
+from tests.comparisons import FAILED, noise, row
 
 SWEEP = {
     "operator": "conv2d(1x{c}x8x8, {c}x{c}x{k}x{k}, stride=$s)",
@@ -298,7 +298,7 @@ def costs(*rows_of_points, target="local", **config):
         for subject, found in zip(subjects, rows_of_points, strict=False)
         if found
     ]
-    alone = [*single_operators({target: subjects}, measured)]
+    alone = [*single_operators({target: subjects}, measured, {target: noise()})]
     points = defined(**{**POINTS, **config}).points
     return sweep_rows([Sweep("conv", points)], [], alone, subjects)
 
@@ -318,13 +318,13 @@ def test_the_table_of_a_sweep_has_the_rates_of_its_operators():
     lines = sweep_lines(costs(row(2e-6), row(4e-6), row(5e-6, power_w=50)))
     assert lines[0] == "Sweep conv: 3 operators on Simulated"
     assert lines[2].split() == ["k", "time", "FLOP/s", "bandwidth", "energy"]
-    assert " ".join(lines[4].split()) == "3 4.000 µs ± 1.0% 648 MFLOP/s 236 MB/s -"
+    assert " ".join(lines[4].split()) == "3 4.00 µs ± 1.0% 648 MFLOP/s 236 MB/s -"
 
 
 def test_an_operator_without_axes_that_failed_is_named_instead_of_a_table():
     subjects = extracted(operator=LIKE_TINY_CNN)
     measured = [{**row(**FAILED), "tuple_id": next(iter(subjects[0].by_id))}]
-    alone = single_operators({"local": subjects}, measured)
+    alone = single_operators({"local": subjects}, measured, {"local": noise()})
     lines = sweep_lines(sweep_rows([Sweep("conv", {"conv": {}})], [], alone, subjects))
     assert lines == [
         "Sweep conv: 1 operator on Simulated",
@@ -351,7 +351,7 @@ def test_an_operator_without_axes_has_a_table_of_one_line():
     assert lines[2].split()[0] == "zeros"
     subjects = extracted(operator=LIKE_TINY_CNN)
     measured = [{**row(2e-6), "tuple_id": next(iter(subjects[0].by_id))}]
-    alone = single_operators({"local": subjects}, measured)
+    alone = single_operators({"local": subjects}, measured, {"local": noise()})
     lines = sweep_lines(sweep_rows([Sweep("conv", {"conv": {}})], [], alone, subjects))
     assert lines[0] == "Sweep conv: 1 operator on Simulated"
     assert lines[2].split() == ["time", "FLOP/s", "bandwidth"]
@@ -360,7 +360,8 @@ def test_an_operator_without_axes_has_a_table_of_one_line():
 def test_it_stands_in_no_comparison_of_sums_and_wholes():
     subjects = extracted(**POINTS)
     measured = [{**row(), "tuple_id": next(iter(each.by_id))} for each in subjects]
-    tables = compare_study({"local": subjects}, measured, [], collect(subjects, None))
+    manifest, noises = collect(subjects, None), {"local": noise()}
+    tables = compare_study({"local": subjects}, measured, [], manifest, noises)
     assert not any(tables)
 
 

@@ -6,7 +6,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import cache
 
-import numpy as np
 import pytest
 import torch
 from opcost.devices.device import BatchTime
@@ -28,7 +27,7 @@ class Restless(NoWatch):
     def __init__(self, period=None):
         self.looks, self._period = 0, period
 
-    def look(self, settled=False):
+    def look(self):
         self.looks += 1
         return self._period is not None and self.looks % self._period == 0
 
@@ -95,7 +94,7 @@ def test_the_time_of_modules_beyond_that_of_their_operators_is_the_overhead(cpu)
     assert (found.backward_call_s, found.optimizer_call_s) == (0.0, 0.0)
 
 
-def test_a_gpu_has_a_host_that_runs_modules_and_no_quantity_for_evicted_code(cpu):
+def test_a_gpu_has_a_host_that_runs_modules_and_no_quantity_for_cold_code(cpu):
     found = sampled(Simulated("cuda"))[0]
     assert found[:4] == (pytest.approx(5e-6), None, 0.0, False)
     columns = overhead_columns([found] * 3)
@@ -151,65 +150,6 @@ def test_where_hardly_any_was_undisturbed_all_count_and_that_is_said():
     columns = overhead_columns(samples(1e-6, 2e-6) + samples(9e-6, disturbed=True))
     assert columns["call_overhead_s"] == pytest.approx(4e-6)
     assert columns["overhead_disturbed"]
-
-
-USUAL = 1000.0
-
-
-def at_speed(faster, *exponents, noise=1.0):
-    """A sample whose calls, evicted calls and views follow the speed by these powers."""
-    calls_s = (
-        each_s * noise * faster**-exponent
-        for each_s, exponent in zip((10e-6, 30e-6, 1e-6), exponents, strict=True)
-    )
-    return Sample(*calls_s, False, forward_call_s=7e-6, core_speed_per_s=faster * USUAL)
-
-
-@pytest.mark.parametrize("exponents", [(4.0, 4.0, 4.0), (4.0, 3.0, 2.0)])
-def test_each_kind_is_that_at_the_usual_speed_of_the_core(exponents):
-    """Those of training, whose speed is not looked for, remain."""
-    found = overhead_columns([at_speed(each, *exponents) for each in (0.85, 0.9, 0.95) * 8], USUAL)
-    assert found["call_overhead_s"] == pytest.approx(10e-6, rel=0.01)
-    assert found["displaced_call_overhead_s"] == pytest.approx(30e-6, rel=0.01)
-    assert found["view_call_overhead_s"] == pytest.approx(1e-6, rel=0.01)
-    assert found["forward_call_overhead_s"] == 7e-6
-
-
-@pytest.mark.parametrize("number", [6, 24])
-def test_intervals_hold_the_overhead_at_the_usual_speed(number):
-    generator = np.random.default_rng(number)
-    held = 0
-    for _ in range(200):
-        speeds, noise = 0.95 * np.exp(0.03 * generator.standard_normal(number)), 0.05
-        drawn = [
-            at_speed(each, 4.0, 3.3, 2.6, noise=math.exp(noise * generator.standard_normal()))
-            for each in speeds
-        ]
-        columns = overhead_columns(drawn, USUAL)
-        held += columns["call_overhead_ci_low_s"] <= 10e-6 <= columns["call_overhead_ci_high_s"]
-    assert 0.9 < held / 200 <= 1
-
-
-def test_processes_of_unknown_speed_count_as_they_are():
-    without = samples(1e-6, 2e-6, 3e-6)
-    assert overhead_columns(without, USUAL) == overhead_columns(without)
-
-
-def test_a_process_of_unknown_speed_among_others_widens_the_interval():
-    known = [at_speed(each, 4.0, 4.0, 4.0) for each in (0.98, 1.0, 1.02) * 4]
-    unknown = [each._replace(core_speed_per_s=None) for each in known[:6]]
-    width = {}
-    for name, found in {"known": known, "some": [*known[6:], *unknown]}.items():
-        columns = overhead_columns(found, USUAL)
-        width[name] = columns["call_overhead_ci_high_s"] - columns["call_overhead_ci_low_s"]
-    assert width["some"] > 1.5 * width["known"]
-
-
-@pytest.mark.parametrize("speed", [0.0, 1e-300, 2e6, math.nan])
-def test_a_speed_that_no_core_has_is_refused(sample, tmp_path, speed):
-    odd = sample._replace(core_speed_per_s=speed)
-    with pytest.raises(OpcostError, match="overhead"):
-        write_device(tmp_path / "device.json", DeviceFile("cpu", "Xeon", overhead=(odd,)))
 
 
 class Crowded(CpuDevice):

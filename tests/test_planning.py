@@ -10,9 +10,8 @@ from opcost.addresses import Addresses
 from opcost.errors import OpcostError
 from opcost.plain_yaml import read_yaml
 from opcost.planning.plan import explained_shares, memory_bytes, plan, predicted_times_s
-from opcost.planning.rounds import Round
+from opcost.planning.rounds import Round, write_round
 from opcost.planning.target_plan import beyond_budget, describe_plans, expected_widths
-from opcost.planning.target_rounds import write_round
 from opcost.results_folder import round_plan
 from opcost.study import load_study
 from opcost.tuples.extraction import extract_model_tuples
@@ -233,7 +232,7 @@ def test_what_a_budget_left_out_is_known_after_the_run(tmp_path):
         write_round(plan, Round(is_cut=is_cut))
     assert beyond_budget(addresses, "local") == [
         tuples,
-        "further executions, which would narrow the intervals",
+        "further runs, which would narrow the intervals",
     ]
 
 

@@ -119,7 +119,7 @@ def test_a_whole_model_is_not_timed_just_after_a_pause(trial):
 def test_what_interrupts_the_host_of_a_whole_model_disturbs_the_model(trial):
     busy = NoWatch()
     looks = itertools.cycle([True, False])
-    busy.look = lambda settled: next(looks)
+    busy.look = lambda: next(looks)
     alone, _ = trial([2e-6], kind="cuda", busy_host=busy)
     with_host, _ = trial([2e-6], kind="cuda", busy_host=busy, in_use=True)
     assert all(alone.time.undisturbed)
@@ -168,7 +168,7 @@ class SharedCore(NoWatch):
     def shared(self):
         return self.looks // 5 % 2 == 1
 
-    def look(self, settled=False):
+    def look(self):
         alone = not self.shared
         self.looks += 1
         return alone and not self.shared
@@ -190,51 +190,9 @@ def test_disturbed_batches_are_kept_and_do_not_count(trial):
     assert max(itertools.compress(time.batch_times_s, time.undisturbed)) == pytest.approx(1e-5)
 
 
-class VaryingCore(NoWatch):
-    """Simulates a core with a sentinel of 0.4 ms, slower by each of these factors for a while.
-
-    Iterating it gives the duration of the next iteration.
-    """
-
-    def __init__(self, *factors, alone=True):
-        self.factors, self.alone, self.looks_s = factors, alone, []
-
-    @property
-    def factor(self):
-        return self.factors[len(self.looks_s) // 40 % len(self.factors)]
-
-    def look(self, settled=False):
-        self.looks_s.append(4e-4 * self.factor)
-        return self.alone
-
-    def latest_s(self, looks):
-        return self.looks_s[-looks:]
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        return 1e-5 * self.factor
-
-
-@pytest.mark.parametrize("alone", [True, False])
-@pytest.mark.parametrize("factors", [[1.0], [1.1], [1.0, 1.0, 1.7], [1.0, 1.7], [1.0, 1.7, 1.7]])
-def test_the_speed_of_the_core_explains_the_median_time(trial, factors, alone):
-    core = VaryingCore(*factors, alone=alone)
-    settings = dataclasses.replace(QUICK, batch_s=1e-6, min_time_s=4e-3, max_time_s=5e-3)
-    time = trial(core, settings, watch=core)[0].time
-    assert len(time.batch_times_s) > 200
-    undisturbed_s = time.estimate.value * time.core_speed_per_s * 4e-4
-    assert undisturbed_s == pytest.approx(1e-5, rel=0.01)
-
-
-def test_without_a_sentinel_the_speed_of_the_core_is_unknown(trial):
-    assert trial([1e-5])[0].time.core_speed_per_s is None
-
-
 def test_a_device_that_is_never_quiet_is_flagged_and_measured_all_the_same(trial):
     core = SharedCore()
-    core.look = lambda settled: False
+    core.look = lambda: False
     result, _ = trial([1e-5], watch=core)
     assert result.time.stop_reason == "time_budget"
     assert result.time.estimate.value == pytest.approx(1e-5)
@@ -244,7 +202,7 @@ def test_a_device_that_is_never_quiet_is_flagged_and_measured_all_the_same(trial
 def test_too_few_undisturbed_batches_are_flagged_though_they_are_the_most(trial):
     core = SharedCore()
     looks = itertools.chain([True] * 5, itertools.cycle([True, True, False]))
-    core.look = lambda settled: next(looks)
+    core.look = lambda: next(looks)
     settings = dataclasses.replace(QUICK, batch_s=1.0, min_batches=12, max_time_s=1.0)
     result, _ = trial([1.0], settings, watch=core)
     assert len(result.time.batch_times_s) == 12
@@ -254,7 +212,7 @@ def test_too_few_undisturbed_batches_are_flagged_though_they_are_the_most(trial)
 
 def test_a_trial_that_was_never_left_alone_is_not_repeated_for_the_next_round_does_it(trial):
     core = SharedCore()
-    core.look = lambda settled: False
+    core.look = lambda: False
     settings = dataclasses.replace(QUICK, max_repeats=2, repeat_pause_s=0.0)
     result, _ = trial([1e-5], settings, watch=core)
     assert (result.repeats, result.flags) == (0, ["disturbed"])

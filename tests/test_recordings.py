@@ -21,7 +21,7 @@ from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import calls_hash, read_model_tuples, write_model_tuples
 from opcost.tuples.recordings import calls_on
 
-from tests.comparisons import row
+from tests.comparisons import noise, row
 
 
 @pytest.fixture
@@ -166,7 +166,9 @@ def test_there_is_no_sum_of_calls_that_were_neither_recorded_nor_verified(cnn, v
     there = dataclasses.replace(cnn, not_recorded="out of memory")
     rows = [row(tuple_id=tuple_id) for tuple_id in cnn.by_id]
     whole = row(5e-3) | {"model": "tiny_cnn", "differing_calls": verified}
-    [comparison], *_ = compare_study({"local": [there]}, rows, [whole], collect([there], None))
+    [comparison], *_ = compare_study(
+        {"local": [there]}, rows, [whole], collect([there], None), {"local": noise()}
+    )
     assert (comparison["estimate_time_s"] is not None) == known
     if not known:
         reason = "the calls that the device makes were not recorded: out of memory"
@@ -185,7 +187,9 @@ def test_a_model_may_be_recorded_again_after_it_was_measured(cnn, measured, said
     digest = calls_hash(cnn.launched()) if measured == "as now" else "0" * 16
     rows = [row(tuple_id=tuple_id) for tuple_id in cnn.by_id]
     whole = row(5e-3) | {"model": "tiny_cnn", "differing_calls": said, "calls_hash": digest}
-    [comparison], *_ = compare_study({"local": [cnn]}, rows, [whole], collect([cnn], None))
+    [comparison], *_ = compare_study(
+        {"local": [cnn]}, rows, [whole], collect([cnn], None), {"local": noise()}
+    )
     assert (comparison["estimate_time_s"] is not None) == known
     assert bool(comparison["differing_calls"]) == (not known)
 

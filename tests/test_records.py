@@ -7,6 +7,8 @@ import json
 import statistics
 import subprocess
 import sys
+import tarfile
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,10 +22,13 @@ from opcost.measuring.target_files import TargetFiles
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import records, schemas, versions
 from opcost.rows.flags import ABOVE_ROOF
+from opcost.rows.versions import Change
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 
 from tests.stations import station_of
+
+GOLDEN = Path(__file__).parent / "golden"
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +204,7 @@ def test_a_table_beside_its_csv_says_the_same(tmp_path):
     row = {
         "model": "one",
         "tuples": 3,
-        "time_scatter": 0.1,
+        "time_run_sd": 0.1,
         "reference_flags": [],
         "flag_counts": flags,
     }
@@ -208,7 +213,7 @@ def test_a_table_beside_its_csv_says_the_same(tmp_path):
     with (tmp_path / "table.csv").open(newline="") as file:
         (text,) = csv.DictReader(file)
     assert text.keys() == table.keys()
-    assert (text["model"], text["tuples"], text["time_scatter"]) == ("one", "3", "0.1")
+    assert (text["model"], text["tuples"], text["time_run_sd"]) == ("one", "3", "0.1")
     assert (text["reference_flags"], json.loads(text["flag_counts"])) == ("[]", flags)
     assert text["target"] == ""
 
@@ -290,10 +295,11 @@ def test_a_column_is_null_in_rows_from_before_it(tmp_path, monkeypatch):
     path = tmp_path / "row.parquet"
     records.write(path, schemas.MODEL, [{"model": "net", "status": "error"}])
     pq.write_table(pq.read_table(path).drop_columns(["calls_hash"]), path)
-    with pytest.raises(OpcostError, match="does not have the columns of its schema version 1"):
+    with pytest.raises(OpcostError, match="does not have the columns of its schema version"):
         records.read(path, schemas.MODEL)
-    monkeypatch.setattr(versions, "ADDED", {2: {"model": ["calls_hash"]}})
-    monkeypatch.setattr(versions, "SCHEMA_VERSION", 2)
+    later = versions.SCHEMA_VERSION + 1
+    monkeypatch.setattr(versions, "CHANGES", {later: {"model": Change(added=["calls_hash"])}})
+    monkeypatch.setattr(versions, "SCHEMA_VERSION", later)
     table = records.read(path, schemas.MODEL)
     assert table.schema.equals(schemas.MODEL)
     assert table["model"].to_pylist() == ["net"]
@@ -301,17 +307,109 @@ def test_a_column_is_null_in_rows_from_before_it(tmp_path, monkeypatch):
     assert records.read(path, schemas.MODEL, ["calls_hash"]).num_rows == 1
 
 
+ROWS_OF_RUNS = {
+    "target": "local",
+    "status": "error",
+    "runs": 2,
+    "disturbed_runs": 1,
+    "run_round": [1, 3],
+    "run_time_s": [1e-3, 2e-3],
+    "run_power_error": [0.1, None],
+}
+
+
+def as_version_1(path):
+    """Rewrite a file as schema version 1 would have written it, from what changed since."""
+    table = pq.read_table(path)
+    metadata = table.schema.metadata
+    record = metadata[b"opcost.record"].decode()
+    for number in sorted(versions.CHANGES, reverse=True):
+        change = versions.CHANGES[number].get(record, Change())
+        former = {now: then for then, now in change.renamed.items()}
+        table = table.drop_columns([*change.added])
+        table = table.rename_columns([former.get(name, name) for name in table.column_names])
+        for name in change.removed:
+            table = table.append_column(name, pa.array(["removed"] * len(table)))
+    table = table.replace_schema_metadata(metadata | {b"opcost.schema_version": b"1"})
+    pq.write_table(table, path)
+    return table
+
+
+@pytest.mark.parametrize("schema", [schemas.DATABASE, schemas.MERGED])
+@pytest.mark.parametrize("columns", [None, ["run_round", "target"], ["run_time_s"]])
+def test_a_column_of_version_1_has_its_present_name_and_one_that_was_removed_is_left_out(
+    tmp_path, schema, columns
+):
+    path = tmp_path / "database.parquet"
+    records.write(path, schema, [ROWS_OF_RUNS])
+    before = records.read(path, schema, columns)
+    names = as_version_1(path).column_names
+    assert {"executions", "execution_time_s", "time_scatter", "core_speed_per_s"} < {*names}
+    assert not {"runs", "run_time_s"} & {*names}
+    assert records.read(path, schema, columns).equals(before)
+
+
+@pytest.mark.parametrize("schema", [schemas.OPERATOR, schemas.MODEL])
+def test_the_speed_of_the_core_that_version_1_wrote_is_left_out(tmp_path, schema):
+    path = tmp_path / "row.parquet"
+    records.write(path, schema, [{"status": "error", "error": "none"}])
+    before = records.read(path, schema)
+    assert {"core_speed_per_s", "evicted_code_time_s"} <= {*as_version_1(path).column_names}
+    assert records.read(path, schema).equals(before)
+
+
+def test_what_version_1_did_not_write_is_null(tmp_path):
+    path = tmp_path / "comparison.parquet"
+    added = {"cold_calls": 3, "time_run_sd": 0.01, "reference_disagreeing_s": [1.0]}
+    records.write(path, schemas.COMPARISON, [{"model": "net", "disturbed_runs": 2, **added}])
+    as_version_1(path)
+    [row] = records.read(path, schemas.COMPARISON).to_pylist()
+    assert (row["model"], row["disturbed_runs"]) == ("net", 2)
+    assert [row[name] for name in added] == [None, None, None]
+
+
+def test_files_that_version_1_wrote_are_read(tmp_path):
+    """Those of a study of that time, which are never written again."""
+    with tarfile.open(GOLDEN / "operating_points.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    paths = [*tmp_path.rglob("operators/*.parquet"), *tmp_path.rglob("models/*.parquet")]
+    assert {records.metadata(path)["opcost.schema_version"] for path in paths} == {"1"}
+    for path in paths:
+        schema = {"operators": schemas.OPERATOR, "models": schemas.MODEL}[path.parent.name]
+        table = records.read(path, schema)
+        assert table.schema.equals(schema)
+        assert table["status"].to_pylist() == ["ok"] * len(table) != []
+
+
+def test_the_names_of_one_version_are_not_those_of_another(tmp_path):
+    """A former name in a file of today, or a present one in a former file, is damage."""
+    path = tmp_path / "database.parquet"
+    records.write(path, schemas.DATABASE, [ROWS_OF_RUNS])
+    with_metadata(path, schema_version=1)
+    with pytest.raises(OpcostError, match="does not have the columns of its schema version 1"):
+        records.read(path, schemas.DATABASE)
+    as_version_1(path)
+    with_metadata(path, schema_version=2)
+    with pytest.raises(OpcostError, match="does not have the columns of its schema version 2"):
+        records.read(path, schemas.DATABASE)
+
+
+@pytest.mark.parametrize("version", [1, versions.SCHEMA_VERSION])
 @pytest.mark.parametrize(
     "change",
     [
         lambda table: table.append_column("moon", pa.array(["full"])),
+        lambda table: table.append_column("status", pa.array(["ok"])),
         lambda table: table.drop_columns(["worker"]),
         lambda table: table.set_column(0, "model", pa.array([1])),
     ],
+    ids=["another column", "a column twice", "a column less", "another type"],
 )
-def test_a_file_with_other_columns_than_its_version_has_is_damaged(tmp_path, change):
+def test_a_file_with_other_columns_than_its_version_has_is_damaged(tmp_path, change, version):
     path = tmp_path / "row.parquet"
     records.write(path, schemas.MODEL, [{"model": "net"}])
-    pq.write_table(change(pq.read_table(path)), path)
-    with pytest.raises(OpcostError, match="does not have the columns of its schema version 1"):
+    table = as_version_1(path) if version == 1 else pq.read_table(path)
+    pq.write_table(change(table), path)
+    message = f"does not have the columns of its schema version {version}"
+    with pytest.raises(OpcostError, match=message):
         records.read(path, schemas.MODEL)

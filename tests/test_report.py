@@ -247,7 +247,7 @@ def test_many_models_are_first_shown_in_shares(results, many):
     assert 'id="as-shares" checked>' in render(many)
 
 
-def test_modules_are_in_the_order_of_execution_and_add_up_to_the_estimate(results):
+def test_modules_are_in_the_order_of_their_calls_and_add_up_to_the_estimate(results):
     found = {(each["model"], each["target"]): each for each in icicles(results)}
     assert len(found) == len(results.comparison)
     for row in results.compared("large_gpu"):

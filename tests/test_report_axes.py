@@ -5,7 +5,7 @@ from opcost.costs.sweeps import sweep_rows
 from opcost.models.axes import Sweep
 from opcost.report.axes import sweeps
 from opcost.report.results import Results
-from opcost.rows.quantities import ENERGY, SPEED_SD, TIME
+from opcost.rows.quantities import ENERGY, TIME
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
 
@@ -27,8 +27,7 @@ def compared(name, target, watts):
 
     point = POINTS[name]
     seconds = (1 + point["batch"]) * point["size"] ** 2 * 1e-6 * (1.5 if "200" in target else 1)
-    row = {"model": name, "target": target, "batch_size": point["batch"], TIME.scatter: None}
-    row[SPEED_SD] = None
+    row = {"model": name, "target": target, "batch_size": point["batch"], TIME.run_sd: 0.01}
     row |= dict.fromkeys(("reference_flags", "reference_measurements", "time_reason"))
     row["energy_reason"] = None if watts else "no meter"
     return row | columns(TIME, seconds) | columns(ENERGY, watts and watts * seconds)

@@ -121,11 +121,11 @@ def test_a_request_with_a_missing_step_is_null_with_the_reason():
     assert columns.columns()["estimate_prefill_time_s"] == 1
 
 
-def test_whole_steps_that_scatter_do_not_widen_what_is_interpolated():
+def test_whole_steps_that_are_off_the_line_do_not_widen_what_is_interpolated():
     rows = {model: row(model, seconds) for model, seconds in SECONDS.items()}
     rows[CHAT.step(150)] |= TIME.of("reference").columns(estimate(0.1))  # off by four
-    scattered = Request(CHAT, "local", rows).token(TIME.of("reference"))
-    assert scattered.relative_half_width == pytest.approx(0.02, rel=0.01)
+    found = Request(CHAT, "local", rows).token(TIME.of("reference"))
+    assert found.relative_half_width == pytest.approx(0.02, rel=0.01)
 
 
 def test_the_parts_of_a_row_are_of_whole_steps_or_of_sums_together():

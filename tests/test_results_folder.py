@@ -11,12 +11,12 @@ from opcost.results_folder import (
     Series,
     all_measurements,
     check_results,
-    executions,
-    executions_of,
     extraction,
     folder_of,
     measurement,
     overhead_file,
+    runs_by_subject,
+    runs_of_subject,
     series_named,
     series_of,
     target_folder,
@@ -65,16 +65,16 @@ def test_other_folders_hold_no_measurements(name):
     assert series_named(name) is None
 
 
-def test_executions_of_a_subject_are_in_the_order_of_rounds(tmp_path):
+def test_runs_of_a_subject_are_in_the_order_of_rounds(tmp_path):
     files = ("operators/b", "operators_10/a", "operators_2/a", "operators/a", "models_2/a")
     for name in files:
         path = tmp_path / f"{name}.parquet"
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    found = executions(tmp_path, OPERATORS)
+    found = runs_by_subject(tmp_path, OPERATORS)
     assert [path.parent.name for path in found["a"]] == ["operators", "operators_2", "operators_10"]
     assert list(found) == ["a", "b"]
-    assert executions_of(tmp_path, OPERATORS, "a") == found["a"]
+    assert runs_of_subject(tmp_path, OPERATORS, "a") == found["a"]
 
 
 def test_results_that_are_a_file_are_refused(tmp_path):

@@ -1,170 +1,152 @@
-"""A round measures what makes the answers most precise for its time, and no more."""
+"""Later rounds repeat what the variance of each answer that is not yet precise enough is from."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
-from opcost.executions import Executions, Scatter
-from opcost.planning.rounds import Known, plan_round
+from hypothesis import given
+from hypothesis import strategies as st
+from opcost.planning.rounds import Known, plan_round, read_round, write_round
 from opcost.planning.target_plan import expected_widths
-from opcost.planning.target_rounds import read_round, write_round
 from opcost.results_folder import MODELS, OPERATORS
 from opcost.study import Precision
 
-from tests.test_planning import LARGE, MIDDLE, SMALL, ids, model
+from tests.test_planning import LARGE, MIDDLE, SMALL, ids, model, record
 
-[LARGE_ID], [MIDDLE_ID], [SMALL_ID] = ids(LARGE), ids(MIDDLE), ids(SMALL)
+LARGE_ONE, MIDDLE_ONE, SMALL_ONE = ((OPERATORS, *ids(each)) for each in (LARGE, MIDDLE, SMALL))
 NET = model([LARGE, MIDDLE, SMALL], [1, 1, 1])
-WHOLE = (MODELS, NET.model)
+END_TO_END = (MODELS, NET.model)
+TIMES_S = {LARGE_ONE: 1.0, MIDDLE_ONE: 0.8, SMALL_ONE: 1e-5, END_TO_END: 1.8}
+VAGUE, PRECISE = Precision(models=1e-6), Precision(models=0.5)
 
 
-def known(times_s, executions=2, device_s=1.0, errors=0.001):
-    """Subjects whose executions agree, by tuple id; the whole model is their sum."""
-    found = {(OPERATORS, name): time_s for name, time_s in times_s.items()}
-    found[WHOLE] = sum(times_s.values())
+def known(times_s=TIMES_S, runs=2, half_width=0.04):
+    """Subjects of which a run takes a second, with an interval of this half-width."""
     return {
-        subject: Known(Executions([time_s] * executions, [errors] * executions), device_s)
-        for subject, time_s in found.items()
+        subject: Known(time_s, runs, half_width, half_width, 1.0)
+        for subject, time_s in times_s.items()
     }
 
 
-TIMES = {LARGE_ID: 1.0, MIDDLE_ID: 0.1, SMALL_ID: 1e-5}
+def new(number, found, precision, *more, models=(NET,), **options):
+    return plan_round(number, models, found, precision, *more, **options).new
 
 
-def test_what_makes_up_most_of_the_time_is_measured_again_first():
-    planned = plan_round(3, [NET], known(TIMES), Precision(models=0.025), left_s=2.0)
-    assert set(planned.new) == {WHOLE, (OPERATORS, LARGE_ID)}
+def test_the_operators_that_make_up_nine_tenths_of_the_variance_are_repeated():
+    assert new(3, known(), VAGUE) == [END_TO_END, LARGE_ONE, MIDDLE_ONE]
+    assert new(3, known(TIMES_S | {MIDDLE_ONE: 0.3}), VAGUE) == [END_TO_END, LARGE_ONE]
+    uncertain = known() | {SMALL_ONE: Known(1e-5, 1, 1e6, 0.1, 1.0)}
+    assert new(3, uncertain, VAGUE) == [END_TO_END, SMALL_ONE]
+    often_measured = known(TIMES_S | {MIDDLE_ONE: 0.3}) | {LARGE_ONE: Known(1.0, 200, 0.04, 1, 1)}
+    assert new(3, often_measured, VAGUE) == [END_TO_END, MIDDLE_ONE, LARGE_ONE]
 
 
-def test_what_hardly_matters_is_not_measured_again():
-    planned = plan_round(3, [NET], known(TIMES), Precision(models=0.03))
-    assert SMALL_ID not in planned.operators
-    assert planned.half_widths[NET.model] <= 0.04
+def test_calls_count():
+    often = model([LARGE, SMALL], [1, 10**6])
+    assert new(3, known(), VAGUE, models=[often]) == [END_TO_END, SMALL_ONE]
 
 
-def test_precise_answers_end_the_rounds():
-    assert not plan_round(3, [NET], known(TIMES), Precision(models=0.5))
+@given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=30), st.integers(1, 4))
+def test_no_smaller_number_of_operators_makes_up_nine_tenths(times_s, runs):
+    records = [record(size) for size in range(1, len(times_s) + 1)]
+    subjects = [(OPERATORS, each) for each in ids(*records)]
+    found = known(dict(zip(subjects, times_s, strict=True)), runs)
+    net = model(records, [1] * len(records))
+    repeated = new(3, found, Precision(models=1e-9), models=[net])
+    parts = {each: found[each].time_s ** 2 for each in subjects}
+    assert sum(parts[each] for each in repeated) >= 0.9 * sum(parts.values()) * (1 - 1e-9)
+    fewer = sum(parts[each] for each in repeated[:-1])
+    assert fewer < 0.9 * sum(parts.values()) * (1 + 1e-9)
+    assert [*map(parts.get, repeated)] == sorted(parts.values(), reverse=True)[: len(repeated)]
 
 
-def test_round_2_measures_wholes_and_some_tuples_whatever_their_share():
-    planned = plan_round(2, [NET], known(TIMES, executions=1), Precision(models=0.5))
-    assert planned.operators == sorted(TIMES)
-    assert planned.models == [NET.model]
+def test_what_is_as_precise_as_requested_is_left():
+    assert not plan_round(3, [NET], known(), PRECISE)
+    assert not plan_round(3, [NET], known(), Precision())
+    # The estimate has two independent parts, so its interval is narrower.
+    end_to_end, estimate = 0.04 / 2**0.5, 0.04 / 2**0.5 * (1 + 0.8**2) ** 0.5 / 1.8
+    assert new(3, known(), Precision(models=0.99 * end_to_end)) == [END_TO_END]
+    assert new(3, known(), Precision(models=1.01 * end_to_end)) == []
+    exact = known() | {END_TO_END: Known(1.8, 2, 1e-9, 1e-9, 1.0)}
+    assert new(3, exact, Precision(models=0.99 * estimate)) == [LARGE_ONE, MIDDLE_ONE]
+    assert new(3, exact, Precision(models=1.01 * estimate)) == []
 
 
-@pytest.mark.parametrize("executions", [1, 2, 8])
-def test_each_subject_is_measured_at_most_once_in_a_round(executions):
-    planned = plan_round(5, [NET], known(TIMES, executions), Precision(models=1e-6))
-    assert sorted(planned.new) == [WHOLE, (OPERATORS, LARGE_ID)]
+def test_precise_models_are_left_beside_others():
+    other = model([SMALL], [1], "other")
+    found = known() | {(MODELS, "other"): Known(1e-5, 1, 0.9, 0.9, 1.0)}
+    assert new(3, found, PRECISE, models=[NET, other]) == [(MODELS, "other")]
 
 
-def test_what_is_measured_in_the_round_already_stays_in_it():
-    done = [(OPERATORS, SMALL_ID)]
-    planned = plan_round(3, [NET], known(TIMES), Precision(models=0.5), done)
-    assert (planned.operators, planned.new) == ([SMALL_ID], [])
+@pytest.mark.parametrize("precision", [PRECISE, Precision()])
+def test_round_2_repeats_these_of_each_model_so_that_variation_is_known(precision):
+    assert new(2, known(runs=1), precision) == [END_TO_END, LARGE_ONE, MIDDLE_ONE]
 
 
-def test_a_round_that_is_done_stays_as_it_is_when_it_is_planned_again():
-    before = known({LARGE_ID: 1.0, MIDDLE_ID: 0.8, SMALL_ID: 0.6}, executions=1)
-    wanted = Precision(models=0.04)
-    first = plan_round(2, [NET], before, wanted)
-    again = plan_round(2, [NET], before, wanted, done=first.new)
-    assert (again.new, again.needed_s) == ([], 0.0)
-    assert (again.operators, again.models) == (first.operators, first.models)
-    assert again.half_widths == pytest.approx(first.half_widths)
-    partly = plan_round(2, [NET], before, wanted, done=list(first.new)[:1])
-    assert set(partly.new) == set(list(first.new)[1:])
+def test_a_precision_of_rows_repeats_each_wider_row():
+    found = known() | {MIDDLE_ONE: Known(0.8, 2, 0.5, 0.01, 1.0)}
+    wanted = new(3, found, Precision(rows=0.02))
+    assert set(wanted) == {LARGE_ONE, SMALL_ONE}
+    assert new(3, known(), Precision(1e-6, 0.02))[-1] == SMALL_ONE, "its share is least"
 
 
-@pytest.mark.parametrize("left_s", [1.5, 2.5, 3.5])
-def test_a_round_that_a_budget_cut_goes_on_within_that_of_the_next_run(left_s):
-    before = known({LARGE_ID: 1.0, MIDDLE_ID: 0.8, SMALL_ID: 0.6}, executions=1)
-    first = plan_round(2, [NET], before, Precision(models=1e-6), left_s=left_s)
-    assert first.is_cut
-    again = plan_round(2, [NET], before, Precision(models=1e-6), first.new, left_s)
-    assert {*first.operators} <= {*again.operators}
-    assert again.new
-    assert not {*again.new} & {*first.new}
-    assert again.needed_s <= left_s
+def test_a_model_with_an_unknown_operator_has_no_estimate_to_be_precise():
+    assert new(3, known({LARGE_ONE: 1.0, END_TO_END: 1.8}), VAGUE) == [END_TO_END]
 
 
-def test_a_precision_of_rows_measures_every_vague_row():
-    planned = plan_round(3, [NET], known(TIMES), Precision(rows=0.01))
-    assert planned.operators == sorted(TIMES)
-    assert planned.models == []
+@given(st.sets(st.sampled_from(sorted(TIMES_S))))
+def test_a_round_stays_the_same_when_it_is_planned_again_half_way(done):
+    first = plan_round(3, [NET], known(), VAGUE)
+    again = plan_round(3, [NET], known(), VAGUE, done)
+    assert {*again.new} == {*first.new} - done
+    assert again.needed_s == len(again.new)
+    assert {*again.operators} == {*first.operators} | {name for of, name in done if of == OPERATORS}
+    if done <= {*first.new}:
+        assert replace(again, new=first.new, needed_s=first.needed_s) == first
 
 
-@pytest.mark.parametrize("left_s", [0.0, 0.5, 1.0, 2.5, 100.0])
-def test_a_budget_is_kept(left_s):
-    planned = plan_round(2, [NET], known(TIMES), Precision(models=1e-6), left_s=left_s)
-    assert planned.needed_s <= left_s
-    assert len(planned.new) == min(4, int(left_s))
-    assert planned.is_cut == (left_s < 4)
+@pytest.mark.parametrize("left_s", [-1.0, 0.0, 0.5, 1.0, 2.5, 100.0])
+def test_a_budget_holds_and_end_to_end_runs_come_first(left_s):
+    planned = plan_round(3, [NET], known(), VAGUE, left_s=left_s)
+    assert planned.new == [END_TO_END, LARGE_ONE, MIDDLE_ONE][: max(0, int(left_s))]
+    assert planned.needed_s == len(planned.new)
+    assert planned.is_cut == (left_s < 3)
 
 
-def test_a_round_that_its_budget_cut_is_read_as_one(tmp_path):
+def test_a_round_that_a_budget_cut_goes_on_within_that_of_the_next_run():
+    measured = []
+    for expected in ([END_TO_END, LARGE_ONE], [MIDDLE_ONE]):
+        planned = plan_round(3, [NET], known(), VAGUE, measured, 2.0)
+        assert planned.new == expected
+        measured += planned.new
+    assert not planned.is_cut
+
+
+def test_a_round_is_read_as_it_was_written(tmp_path):
     for left_s in (2.0, 100.0):
-        planned = plan_round(2, [NET], known(TIMES), Precision(models=1e-6), left_s=left_s)
-        write_round(tmp_path / "round.json", planned)
-        assert read_round(tmp_path / "round.json").is_cut == planned.is_cut
+        planned = plan_round(2, [NET], known(), VAGUE, left_s=left_s)
+        write_round(tmp_path / "round.json", replace(planned, anew=3.0))
+        found = read_round(tmp_path / "round.json")
+        assert (found.operators, found.models) == (planned.operators, planned.models)
+        assert (found.is_cut, found.anew) == (planned.is_cut, 3.0)
 
 
-def test_a_model_with_an_unknown_operator_has_no_sum_to_be_precise():
-    some = {LARGE_ID: 1.0}
-    planned = plan_round(3, [NET], known(some), Precision(models=1e-6))
-    assert planned.operators == []
-    assert planned.models == [NET.model]
+def test_expected_widths_are_those_after_one_more_run_of_what_is_repeated():
+    planned = plan_round(3, [NET], known(), VAGUE)
+    assert planned.half_widths == {NET.model: pytest.approx(0.04 / 3**0.5)}
+    text = expected_widths(replace(planned, run_sd=0.013), 0.02)
+    assert text.startswith("; after it, 1 of 1 model is not expected within ±2.0%")
+    assert text.endswith("(model: ±2.3%), if runs vary by 1.3%")
+    assert "until each model is within ±2.5%" in expected_widths(planned, 0.025)
 
 
-def test_widths_follow_the_scatter_of_the_target_and_what_is_chosen_does_not():
-    chosen, widths = [], []
-    for scatter in (None, Scatter(0.01, 6.0), Scatter(0.3, 6.0)):
-        planned = plan_round(2, [NET], known(TIMES), Precision(models=0.01), scatter=scatter)
-        chosen.append(list(planned.new))
-        widths.append(planned.half_widths[NET.model])
-    assert chosen[0] == chosen[1] == chosen[2]
-    assert widths[1] < widths[0] < widths[2]
-
-
-def test_executions_that_are_expected_count_as_those_that_are_known():
-    found = known(TIMES)
-    twice_more = {name: replace(each, expected=2) for name, each in found.items()}
-    wanted = Precision(models=0.035)
-    assert plan_round(5, [NET], found, wanted)
-    assert not plan_round(5, [NET], twice_more, wanted)
-    widths = [
-        plan_round(5, [NET], each, Precision(models=1.0)).half_widths[NET.model]
-        for each in (found, twice_more)
-    ]
-    assert widths[0] == pytest.approx(2**0.5 * widths[1])
-
-
-def test_a_plan_says_what_it_assumes_while_nothing_tells_the_scatter():
-    unknown = plan_round(2, [NET], known(TIMES, executions=1), Precision(models=0.5))
-    assert "if executions scatter by 3%" in expected_widths(unknown, 0.01)
-    told = plan_round(
-        2, [NET], known(TIMES, executions=1), Precision(models=0.5), scatter=Scatter(0.02, 6)
-    )
-    assert "scatter" not in expected_widths(told, 0.01)
-
-
-def test_cheap_measurements_come_first_where_they_help_as_much():
-    found = known({LARGE_ID: 1.0, MIDDLE_ID: 1.0, SMALL_ID: 1e-5})
-    found[OPERATORS, LARGE_ID] = Known(found[OPERATORS, LARGE_ID].executions, 50.0)
-    planned = plan_round(3, [NET], found, Precision(models=1e-6), left_s=2.0)
-    assert (OPERATORS, LARGE_ID) not in planned.new
-
-
-def test_a_whole_is_as_precise_as_the_speed_that_is_usual_beside_it_is_known():
-    """The times follow the speed exactly, but which one is usual is known to a few per cent."""
-
-    def expected(speeds):
-        times_s = [1000 / speed for speed in speeds]
+def test_rounds_end_when_models_are_precise():
+    found, repeated = known(runs=1), Counter()
+    for number in range(2, 20):
+        planned = plan_round(number, [NET], found, Precision(models=0.018))
+        repeated.update(planned.new)
         found = {
-            (OPERATORS, str(n)): Known(Executions(times_s, [1e-3] * 4, speeds), 1.0)
-            for n in range(20)
+            each: replace(of, runs=of.runs + (each in planned.new)) for each, of in found.items()
         }
-        found[WHOLE] = Known(Executions(times_s, [1e-3] * 4, speeds), 1.0)
-        return plan_round(3, [NET], found, Precision(models=0.5)).half_widths[NET.model]
-
-    assert expected([1000.0, 1000.0, 1000.0, 1000.0]) < 0.02
-    assert 0.04 < expected([1000.0, 900.0, 1000.0, 900.0]) < 0.1
+    assert repeated == {END_TO_END: 4, LARGE_ONE: 2, MIDDLE_ONE: 2}
+    assert (0.04 / 5**0.5) < 0.018 < (0.04 / 4**0.5)

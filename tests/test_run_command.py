@@ -141,8 +141,8 @@ def test_a_profile_shows_what_operators_take_in_place_and_measures_nothing_twice
     assert "Where the time of tiny_mlp goes, inside the running model, by call:" in found.stdout
     assert "Where do the sum and the whole model part company?" in found.stdout
     summary = (done.root / "results/summary.txt").read_text()
-    [scatter] = re.findall(r"^±: half of .*$", summary, re.MULTILINE)
-    assert scatter in found.stdout
+    [interval] = re.findall(r"^±: half of .*$", summary, re.MULTILINE)
+    assert interval in found.stdout
     [first, *_] = re.findall(r"^0 .*$", found.stdout, re.MULTILINE)
     assert "linear(" in first
     rows = records.read(done.root / "results/in_place.parquet", schemas.IN_PLACE).to_pylist()

@@ -8,7 +8,7 @@ from opcost.costs.sweep_text import sweep_lines
 from opcost.costs.sweeps import above_least, fixed, marginal, sample, sweep_rows
 from opcost.models.axes import Sweep
 from opcost.rows import schemas
-from opcost.rows.quantities import ENERGY, SPEED_SD, TIME
+from opcost.rows.quantities import ENERGY, TIME
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
 
@@ -32,8 +32,7 @@ def compared(point, half=0.02, watts=None, whole=True, target="local"):
 
     seconds = SECONDS[point]
     row = {"model": NAMES[point], "target": target, "batch_size": point[0]}
-    row |= {"reference_flags": ["drifting"] if whole else None, "time_scatter": 0.01}
-    row[SPEED_SD] = None
+    row |= {"reference_flags": ["drifting"] if whole else None, TIME.run_sd: 0.01}
     row |= {"reference_measurements": 2 if whole else None}
     row |= {"time_reason": None, "energy_reason": None if watts else "no meter"}
     return row | columns(TIME, seconds) | columns(ENERGY, watts and watts * seconds)
@@ -223,14 +222,18 @@ def test_a_sweep_without_a_floor_or_a_line_says_so():
 def operator_rows(**columns):
     """A sweep of an operator without a model over the number of its channels: one of two failed."""
     sweep = Sweep("relu", {f"relu[c={c}]": {"c": c} for c in (1, 2)})
-    second = {"time_reason": "error: not for 2", "flags": None, TIME.scatter: None}
-    columns = {"executions": 1} | columns
+    second = {"time_reason": "error: not for 2", "flags": None, TIME.run_sd: None}
     rows_ = []
     for number, name in enumerate(sweep.points, 1):
         row = {"model": name, "target": "local", "batch_size": None, "tuple_id": name}
         row |= {"flops": None, "bytes": number, "device_name": "CPU", "energy_reason": "no meter"}
-        row |= {"time_reason": None, "flags": ["disturbed"], TIME.scatter: 0.03}
-        row |= {SPEED_SD: None, **columns}
+        row |= {
+            "time_reason": None,
+            "flags": ["disturbed"],
+            "runs": 1,
+            TIME.run_sd: 0.03,
+            **columns,
+        }
         cost = Estimate(1.0, 0.9, 1.1) if number == 1 else None
         row |= TIME.of("estimate").columns(cost) | ENERGY.of("estimate").columns(None)
         rows_.append(row | (second if number == 2 else {}))
@@ -248,16 +251,13 @@ def test_flags_stand_beside_the_cost_and_are_explained_without_a_model():
     ]
     text = " ".join(lines)
     assert "disturbed: interference slowed the core" in text
-    assert "±: half of the 95 % interval. Executions of a typical operator scatter by 3.0%" in text
-    assert "usual speed of the core" not in text
-    varied = " ".join(" ".join(sweep_lines(operator_rows(**{SPEED_SD: 0.2}))).split())
-    assert "operators, whose speeds vary by 20% (standard deviation)" in varied
-    assert "That is much" in varied
-    alone = " ".join(" ".join(sweep_lines(operator_rows(**{TIME.scatter: None}))).split())
-    assert "the interval of one execution is that of its batches" in alone
-    several = " ".join(sweep_lines(operator_rows(executions=4, **{TIME.scatter: None})))
-    assert "±: half of the 95 % interval." in several
-    assert "execution is that" not in several
+    assert "±: half of the 95 % interval. Runs of an operator are taken to vary by 3.0%" in text
+    assert "That is much" not in text
+    varied = " ".join(" ".join(sweep_lines(operator_rows(**{TIME.run_sd: 0.2}))).split())
+    assert (
+        "Runs of an operator are taken to vary by 20.0% (standard deviation). That is much"
+        in varied
+    )
     of_model = sweep_lines(rows())
     assert [line.split()[-1] for line in of_model if line.startswith("1 ")] == ["drifting"] * 2
     assert "drifting:" not in " ".join(of_model)

@@ -38,7 +38,7 @@ from opcost.results_folder import (  # the rules use them, too
     series_named,
     sensor_file,
 )
-from opcost.planning.target_rounds import read_round
+from opcost.planning.rounds import read_round
 from opcost.tuples.manifest import read_manifest, read_refused, to_benchmark
 
 BEGAN_S = time.time()

@@ -1,9 +1,9 @@
 """`python -m opcost.move_results`: move results of the former layout to their present places.
 
-Files of schema version 14, the last before the first release, become version 1, which has the same
-columns. To be deleted before that release. Nothing is measured again, and nothing is deleted but
-tables and plans, which the next run makes again, and copies of what is there already. One that is
-killed goes on when it is run again.
+Files of schema version 14, the last before the first one that is released, become the present one.
+To be deleted before that release. Nothing is measured again, and nothing is deleted but tables and
+plans, which the next run makes again, and copies of what is there already. One that is killed goes
+on when it is run again.
 """
 
 import argparse
@@ -253,7 +253,7 @@ def _renumber_row(path: Path, schema: pa.Schema) -> None:
             row["schema_version"] = SCHEMA_VERSION
             if row.get("definition_json"):
                 row["definition_json"] = _renamed_dtype(row["definition_json"])
-    records.write(path, schema, rows)
+    records.write(path, schema, [{name: row[name] for name in schema.names} for row in rows])
 
 
 def _read_tuples(path: Path) -> ModelTuples:

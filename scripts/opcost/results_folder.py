@@ -12,7 +12,7 @@
       device.json                        its device; call overhead in round 1
       sensor.json                        its power sensor
       calls/MODEL-DIGEST.pkl             a model's tuples and calls, recorded on the device
-      operators/TUPLE_ID.parquet         an operator in round 1: one execution, one row
+      operators/TUPLE_ID.parquet         an operator in round 1: one run, one row
       operators_2/...                    round 2, and so on
       models/MODEL-DIGEST.parquet        a whole model in round 1
       models_2/...                       round 2, and so on
@@ -204,7 +204,7 @@ def measurements(folder: Path, kind: str, number: int = 1, launch_mode: str = EA
     return sorted(within.glob("[!.]*.parquet"))
 
 
-def executions(folder: Path, kind: str) -> dict[str, list[Path]]:
+def runs_by_subject(folder: Path, kind: str) -> dict[str, list[Path]]:
     """Name -> the files of its measurements in all rounds, in their order; by name."""
     found: dict[str, list[Path]] = {}
     for series in _series_in(folder):
@@ -214,7 +214,7 @@ def executions(folder: Path, kind: str) -> dict[str, list[Path]]:
     return dict(sorted(found.items()))
 
 
-def executions_of(folder: Path, kind: str, name: str) -> list[Path]:
+def runs_of_subject(folder: Path, kind: str, name: str) -> list[Path]:
     """The files of one subject's measurements in all rounds, in their order."""
     series = (each for each in _series_in(folder) if each == Series(kind, each.round))
     paths = (measurement_in(folder, each.folder, name) for each in series)

@@ -15,30 +15,22 @@ NORMAL_97_5 = statistics.NormalDist().inv_cdf(0.975)
 class Estimate:
     """A value with a two-sided 95 % confidence interval, in the unit of the data.
 
-    The limits are None if the data are too few for an interval. `degrees_of_freedom` are those of
-    the Student's distribution behind the interval, more than 2; None stands for a normal one.
+    The limits are None if the data are too few for an interval.
     """
 
     value: float
     low: float | None
     high: float | None
-    degrees_of_freedom: float | None = None
 
     def __str__(self) -> str:
         if self.low is None or self.high is None:
             return f"{self.value:.4g}"
         return f"{self.value:.4g} [{self.low:.4g}, {self.high:.4g}]"
 
-    def widened(self, relative_sd: float) -> "Estimate":
-        """The estimate with an independent relative error added to its interval in quadrature."""
-        margin = NORMAL_97_5 * relative_sd * self.value
-        error = Estimate(0.0, -margin, margin)
-        return _with_errors(self.value, [(1.0, self), (1.0, error)])
-
     def plus(self, constant: float) -> "Estimate":
         """The estimate shifted by an exact number."""
         low, high = (None if each is None else each + constant for each in (self.low, self.high))
-        return Estimate(self.value + constant, low, high, self.degrees_of_freedom)
+        return Estimate(self.value + constant, low, high)
 
     @property
     def half_width(self) -> float | None:
@@ -55,19 +47,9 @@ class Estimate:
         return self.half_width / abs(self.value)
 
     @property
-    def scale(self) -> float | None:
-        """The scale of the distribution behind the interval; of a normal one its deviation."""
-        if self.low is None or self.high is None:
-            return None
-        return (self.high - self.low) / 2 / student_97_5(self.degrees_of_freedom)
-
-    @property
     def sd(self) -> float | None:
-        """The standard deviation that the interval stands for."""
-        n = self.degrees_of_freedom
-        if self.scale is None or n is None:
-            return self.scale
-        return self.scale * math.sqrt(n / (n - 2))
+        """The standard deviation of a normal distribution with this interval."""
+        return None if self.half_width is None else self.half_width / NORMAL_97_5
 
 
 def median(data: Sequence[float]) -> Estimate:
@@ -138,7 +120,7 @@ def ratio(numerator: Estimate, denominator: Estimate) -> Estimate:
         low, high = (
             None if each is None else value * math.exp(each) for each in (log.low, log.high)
         )
-        return Estimate(value, low, high, log.degrees_of_freedom)
+        return Estimate(value, low, high)
     return _with_errors(
         value, [(1 / denominator.value, numerator), (-value / denominator.value, denominator)]
     )
@@ -146,7 +128,7 @@ def ratio(numerator: Estimate, denominator: Estimate) -> Estimate:
 
 def _logarithm(estimate: Estimate) -> Estimate:
     low, high = (None if each is None else math.log(each) for each in (estimate.low, estimate.high))
-    return Estimate(math.log(estimate.value), low, high, estimate.degrees_of_freedom)
+    return Estimate(math.log(estimate.value), low, high)
 
 
 def weighted_sum(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
@@ -191,50 +173,12 @@ def student_97_5(degrees_of_freedom: float | None) -> float:
 
 
 def _with_errors(value: float, terms: Sequence[tuple[float, Estimate]]) -> Estimate:
-    """The value with the errors of all terms, times their weights; none if one is unknown.
-
-    A Student's variable of scale s has the variance s^2 n / (n - 2). The sum of the terms is taken
-    as Student's again, with their total variance, and degrees of freedom as by Welch (The
-    generalization of Student's problem, Biometrika 34, 1947).
-    """
-    below = above = of_degrees = 0.0
+    """The value with the errors of all terms, times their weights; none if one is unknown."""
+    below = above = 0.0
     for weight, each in terms:
         if each.low is None or each.high is None:
             return Estimate(value, None, None)
-        n = each.degrees_of_freedom
-        stretch = (1.0 if n is None else n / (n - 2)) / student_97_5(n) ** 2
-        sides = (each.value - each.low, each.high - each.value)
-        down, up = (stretch * (weight * side) ** 2 for side in sides)
-        down, up = (down, up) if weight >= 0 else (up, down)
-        below, above = below + down, above + up
-        of_degrees += 0.0 if n is None else ((down + up) / 2) ** 2 / n
-    total = (below + above) / 2
-    degrees = total**2 / of_degrees if of_degrees > 1e-9 * total**2 else None
-    shrink = 1.0 if degrees is None else (degrees - 2) / degrees
-    half = student_97_5(degrees) * math.sqrt(shrink)
-    return Estimate(
-        value, value - half * math.sqrt(below), value + half * math.sqrt(above), degrees
-    )
-
-
-def weighted_median(values: Sequence[float], weights: Sequence[float]) -> Estimate:
-    """The value that splits the weight in half, with the interval of the weighted sign test.
-
-    Under the test, each value is above or below the median with probability 1/2, and the sum of
-    weight x sign is approximately normal with the sum of squared weights as its variance. There is
-    no interval if the limits lie beyond all values. Raises statistics.StatisticsError without data.
-    """
-    if not len(values):
-        raise statistics.StatisticsError("the median of no values")
-    order = np.argsort(values, kind="stable")
-    ordered, share = np.asarray(values)[order], np.asarray(weights)[order]
-    below = np.cumsum(share) / share.sum()
-    middle = int(np.searchsorted(below, 0.5))
-    value = float(ordered[middle])
-    if math.isclose(below[middle], 0.5) and middle + 1 < len(ordered):
-        value = float(ordered[middle] + ordered[middle + 1]) / 2
-    margin = NORMAL_97_5 * math.sqrt((share**2).sum()) / share.sum() / 2
-    if margin >= 0.5:
-        return Estimate(value, None, None)
-    low, high = np.searchsorted(below, [0.5 - margin, 0.5 + margin])
-    return Estimate(value, float(ordered[low]), float(ordered[min(high, len(ordered) - 1)]))
+        sides = (weight * (each.value - each.low), weight * (each.high - each.value))
+        down, up = sides if weight >= 0 else reversed(sides)
+        below, above = below + down**2, above + up**2
+    return Estimate(value, value - math.sqrt(below), value + math.sqrt(above))

@@ -230,7 +230,7 @@ class Shown:
         }
 
     def wholes(self) -> dict[str, list[Path]]:
-        """Target -> the files of all executions of its whole models, in any launch mode; the models
+        """Target -> the files of all runs of its whole models, in any launch mode; the models
         in the order of tables.
         """
         order = {

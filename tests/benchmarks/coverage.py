@@ -1,8 +1,9 @@
 """Do intervals hold what they promise? On finished studies, of one machine, any number of them.
 
-For each results folder, over its models that were measured as a whole: how many intervals of the
-difference between sum and whole hold zero; how many intervals of the sum, which a model's own whole
-does not widen, hold the whole's time; the median half-width of the difference; and its size.
+For each results folder, over its models that were measured end to end: how many intervals of the
+difference between estimate and end-to-end time hold zero; how many intervals of the estimate, of
+whose model error a model's own end-to-end time is no part, hold that time; the median half-width of
+the difference; and its size.
 For every two folders: how many intervals of the ratio of the rows of a tuple hold one.
 
     PYTHONPATH=scripts python -m tests.benchmarks.coverage RESULTS...
@@ -46,9 +47,9 @@ def of_models(folder):
     sizes = [abs(error.value) for error, _, _ in known]
     halves = [(error.high - error.low) / 2 for error, _, _ in known]
     return (
-        f"{len(known)} models: {zero} intervals of the difference hold zero, {held} of the sum "
-        f"hold the whole; half-width {statistics.median(halves):.1%} in the median; difference "
-        f"{statistics.median(sizes):.1%} in the median, {max(sizes):.1%} at most"
+        f"{len(known)} models: {zero} intervals of the difference hold zero, {held} of the "
+        f"estimate hold the end-to-end time; half-width {statistics.median(halves):.1%} in the "
+        f"median; difference {statistics.median(sizes):.1%} in the median, {max(sizes):.1%} at most"
     )
 
 

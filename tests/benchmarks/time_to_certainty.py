@@ -21,11 +21,11 @@ import time
 
 import torch
 from opcost.devices.target_device import open_device
-from opcost.executions import Executions, scatter_of
 from opcost.measuring import timing
 from opcost.measuring.operands import Rotation, operand_sets
 from opcost.measuring.workload import operator_workload
 from opcost.models.construction import inference_conditions
+from opcost.noise import Runs, block_error, combined, pooled
 from opcost.statistics import Estimate, median
 from opcost.study import default_measurement
 from opcost.target import Target
@@ -35,6 +35,7 @@ from opcost.tuples.tuple_record import TupleRecord
 from opcost.tuples.work import minimal_bytes
 from torch.utils.benchmark import Timer
 
+USUAL_SD = 0.02
 OPERATORS = {
     "conv2d 1x64x28x28, 64x64x3x3": OperatorTuple(
         "aten.conv2d.default",
@@ -146,13 +147,15 @@ def main():
             width = f"{statistics.median(widths):.1%}" if widths else "none"
             others = [found[method, other] for other in OPERATORS if other != name]
             pairs = [pair for rows in others for pair in pairs_of(rows)]
-            scatter = scatter_of([Executions(pair, (0.0, 0.0)) for pair in pairs])
-            widened = [estimate.widened(scatter.sd if scatter else 0.0) for estimate in estimates]
+            variation = pooled([Runs(pair, (0.0, 0.0)) for pair in pairs], USUAL_SD)
+            widened = [
+                combined(Runs([each.value], [block_error(each)]), variation) for each in estimates
+            ]
             print(
                 f"| {name} | {method} | {statistics.median(seconds):.2f} ({max(seconds):.2f}) "
                 f"| {width} | {statistics.stdev(values) / statistics.median(values):.1%} (SD) "
                 f"| {held(estimates)} of {len(values)} "
-                f"| {held(widened) if scatter and method in CACHE_STATES else '-'} |",
+                f"| {held(widened) if method in CACHE_STATES else '-'} |",
                 flush=True,
             )
 
@@ -164,8 +167,8 @@ def pairs_of(rows):
 
 def held(estimates):
     """How many intervals contain the median of all values."""
-    pooled = statistics.median(estimate.value for estimate in estimates)
-    return sum(e.low is not None and e.low <= pooled <= e.high for e in estimates)
+    middle = statistics.median(estimate.value for estimate in estimates)
+    return sum(e.low is not None and e.low <= middle <= e.high for e in estimates)
 
 
 if __name__ == "__main__":

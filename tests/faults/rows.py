@@ -23,6 +23,17 @@ def change(path: Path, **values: Any) -> None:
     write(path, pa.Table.from_pylist(rows, schema=table.schema))
 
 
+def slower(factor: float) -> dict[str, Callable[[Any], Any]]:
+    """Changes that make all times of a row longer by a factor."""
+
+    def longer(value: Any) -> Any:
+        if isinstance(value, list):
+            return [factor * each for each in value]
+        return value and factor * value
+
+    return dict.fromkeys(("time_s", "time_ci_low_s", "time_ci_high_s", "batch_time_s"), longer)
+
+
 def change_one(path: Path, index: int = 0, **values: Any) -> None:
     """The same for one row of a file."""
     table = pq.ParquetFile(path).read()

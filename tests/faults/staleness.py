@@ -13,11 +13,21 @@ from tests.faults.verdicts import held, message, refused
 
 
 def stale(study: Study) -> list[str]:
-    """Tuples whose time in the database is not that of their file."""
-    times = {
-        row["tuple_id"]: row["time_s"] for row in rows.read(study.results / "database.parquet")
+    """Tuples of whose first round the database does not have what their file has. A disturbed run
+    is left out if there are others.
+    """
+    database = rows.read(study.results / "database.parquet")
+    held = {
+        row["tuple_id"]: dict(zip(row["run_round"], row["run_time_s"], strict=True))
+        for row in database
     }
-    return [path.stem for path in study.rows() if rows.read(path)[0]["time_s"] != times[path.stem]]
+    files = {path.stem: rows.read(path)[0] for path in study.rows()}
+    return [
+        tuple_id
+        for tuple_id, row in files.items()
+        if held[tuple_id].get(1) != row["time_s"]
+        and (1 in held[tuple_id] or "disturbed" not in row["flags"])
+    ]
 
 
 def up_to_date(study: Study, outcome: Outcome) -> Found:
@@ -57,12 +67,9 @@ def moved_folder(study: Study) -> Found:
     folder = study.target / "operators"
     other = study.target / "operators_other"
     subprocess.run(["cp", "-a", folder, other], check=True)
-    slower = dict.fromkeys(
-        ("time_s", "time_ci_low_s", "time_ci_high_s"), lambda value: value and 100 * value
-    )
     for path in other.glob("*.parquet"):
         status = path.stat()
-        rows.change(path, **slower)
+        rows.change(path, **rows.slower(100))
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     # The database is made after the other folder: the clocks say that nothing has changed since.
 
@@ -80,10 +87,7 @@ def restored_database(study: Study) -> Found:
     new, torn = study.rows()[:2]
     content, status = torn.read_bytes(), torn.stat()
     moments = (status.st_atime_ns, status.st_mtime_ns)
-    rows.change(
-        new, time_s=lambda value: 100 * value, time_ci_low_s=lambda value: value and 100 * value,
-        time_ci_high_s=lambda value: value and 100 * value,
-    )  # fmt: skip
+    rows.change(new, **rows.slower(100))
     truncate(torn)
     os.utime(torn, ns=moments)
     failed = study.snakemake()

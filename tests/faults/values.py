@@ -102,7 +102,7 @@ def other(number: str, what: str, kind: str, says: tuple[str, ...], **values: ob
     fault(number, what, APART)(attempt)
 
 
-TORCH = (r"torch.{0,40}1\.13\.0", r"2\.\d+")
+TORCH = (r"(?i)torch.{0,40}1\.13\.0", r"2\.\d+")
 other("16.1", "another PyTorch in an operator's row", "operators", TORCH, torch_version="1.13.0")
 other("16.2", "another PyTorch in a model's row", "models", TORCH, torch_version="1.13.0")
 other("17.1", "another device's name", "operators", ("Other CPU",), device_name="Other CPU")
@@ -165,17 +165,14 @@ def merge_with_nan(study: Study) -> Found:
 
 @fault("22.1", "second measurements of another PyTorch and device, three times as long", APART)
 def other_second_measurements(study: Study) -> Found:
-    thrice = dict.fromkeys(
-        ("time_s", "time_ci_low_s", "time_ci_high_s"), lambda value: value and 3 * value
-    )
     for path in study.rows("operators_2"):
-        rows.change(path, torch_version="1.13.0", device_name="Other CPU", **thrice)
+        rows.change(path, torch_version="1.13.0", device_name="Other CPU", **rows.slower(3))
     outcome = remade(study)
     if outcome.code != 0:
         return refused(outcome, "1\\.13\\.0")
-    counts = {row["executions"] for row in rows.read(study.results / "database.parquet")}
+    counts = {row["runs"] for row in rows.read(study.results / "database.parquet")}
     if counts != {1}:
-        return Found(BAD, f"combined: {counts} executions")
+        return Found(BAD, f"combined: {counts} runs")
     return Found(GOOD, "not combined")
 
 

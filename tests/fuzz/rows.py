@@ -8,8 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 from opcost.databases.aggregation import write_database
+from opcost.databases.database import read_database
 from opcost.databases.measured import find_measured
 from opcost.rows import schemas
+from opcost.rows.quantities import MEASURED
+from opcost.rows.runs import noise_of
 
 from tests.fuzz.subjects import DEVICE, forge, operator_row, write_json
 from tests.fuzz.tally import Case
@@ -117,3 +120,35 @@ def row_values(folder: Path) -> Case:
         return wrong
 
     return case
+
+
+def run_values(folder: Path) -> Case:
+    """One row of a database with a wrong run: a number that has no logarithm, or one too few."""
+    row = row_of_runs()
+    path = folder / "database.parquet"
+    lists = [name for name, values in row.items() if name.startswith("run_") and values]
+
+    def case(generator: random.Random) -> str:
+        name = generator.choice(lists)
+        values = list(row[name])
+        place = generator.randrange(2)
+        if isinstance(values[0], float) and generator.random() < 0.8:
+            wrong = (*NO_NUMBERS, -1.0) if name.endswith("_error") else (*NO_NUMBERS, -1.0, 0.0)
+            values[place] = generator.choice(wrong)
+        else:
+            del values[place]
+        forge(path, row | {name: values}, schemas.DATABASE)
+        found = read_database(path).to_pylist()
+        noise = noise_of(found)
+        shown = [str(noise.value(each, quantity)) for each in found for quantity in MEASURED]
+        return f"{name} {values} gives {shown}"
+
+    return case
+
+
+def row_of_runs() -> dict[str, Any]:
+    """A row of a database that joins two equal runs."""
+    row = operator_row() | {"runs": 2, "run_round": [1, 2], "run_batches": [10, 10]}
+    for quantity in MEASURED:
+        row |= {quantity.runs: [row[quantity.value]] * 2, quantity.run_errors: [0.01, 0.02]}
+    return row

@@ -10,26 +10,28 @@ from typing import Any, NamedTuple
 
 from opcost.costs import operators_at_points
 from opcost.costs.breakdown import breakdown
-from opcost.costs.comparison import compare_study
+from opcost.costs.comparison import Tables, compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.explanation import explain
 from opcost.costs.headline import headline
-from opcost.costs.known_methods import methods_of
+from opcost.costs.known_ratios import ratios_of
 from opcost.costs.requests import requests_in
 from opcost.costs.single_operators import single_operators
 from opcost.costs.sweeps import least_along_axes, series_of, sweep_rows
 from opcost.databases.aggregation import whole_rows, write_database
 from opcost.databases.database import read_database
 from opcost.databases.measured import find_measured
+from opcost.databases.model_ratios import read_ratios
 from opcost.databases.selection import asked_for
+from opcost.databases.selection import rows_of as noise_rows
 from opcost.difference.databases import compare_databases
 from opcost.plain_yaml import read_yaml
 from opcost.results_folder import DATABASE, RESULTS, extractions_of, target_folders
 from opcost.rows import records, schemas
-from opcost.rows.executed import in_round
 from opcost.rows.quantities import COMPARED
+from opcost.rows.runs import Noise, noise_of
 from opcost.statistics import Estimate
-from opcost.study import load_study
+from opcost.study import Study, load_study
 from opcost.tuples.manifest import collect, to_benchmark
 from opcost.tuples.model_table import rows_of
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
@@ -145,35 +147,56 @@ def of_difference(
     found = compare_databases(before, after, targets=targets, anyway=True)
     for row in found.to_table().to_pylist():
         yield from lines_of("difference", row, ("", name), f"call:{row['tuple_id']}")
-    for target in found.targets:
-        for each in target.quantities:
-            if each.common:
-                yield estimated(
-                    each.common, "", name, "common", "difference", f"{each.quantity}_ratio"
-                )
+    for each in found.quantities:
+        if each.common:
+            yield estimated(
+                each.common.ratio, "", name, "common", "difference", f"{each.quantity}_ratio"
+            )
 
 
-def of_study(prefix: str) -> Iterator[Line]:
-    """What a finished study says, from the measurements in the current folder."""
+class Derived(NamedTuple):
+    """What follows from the measurements of a finished study."""
+
+    study: Study
+    models: Sequence[ModelTuples]
+    on_targets: Mapping[str, Sequence[ModelTuples]]
+    operators: Sequence[Row]
+    noises: Mapping[str, Noise]
+    tables: Tables
+
+
+def derived() -> Derived:
+    """From the measurements in the current folder, of which it makes the database."""
     study = load_study(read_yaml(Path("config.yaml")))
     measured = find_measured(RESULTS)
-    write_database(measured, DATABASE, methods=methods_of)
+    write_database(measured, DATABASE, ratios=ratios_of)
     models = read_extractions(path for name in study.models for path in extractions_of(name))
     folders = {folder.parent.name: folder for folder in target_folders()}
-    for row in rows_of([each for each in models if not each.is_operator]):
-        yield from lines_of("extraction", row, (row["model"], prefix))
     on_targets = {target: calls_on(folders[target], models) for target in study.conditions}
     manifest = collect([each for found in on_targets.values() for each in found], study.operators)
     conditions = {target: each.to_json() for target, each in study.conditions.items()}
     database = records.read(DATABASE, schemas.DATABASE, OPERATOR_COLUMNS)
     operators = asked_for(database, conditions, to_benchmark(manifest)).to_pylist()
     wholes = [
-        in_round(row, path) | {"target": target}
+        row | {"target": target}
         for target, folder in folders.items()
         for path in sorted(folder.glob("models*/*.parquet"))
         for row in whole_rows(path, "")
     ]
-    found = compare_study(on_targets, operators, wholes, manifest, study.precision.models)
+    ratios = read_ratios(DATABASE)
+    noises = {
+        target: noise_of(noise_rows(database, target), ratios.get(target, ()))
+        for target in conditions
+    }
+    found = compare_study(on_targets, operators, wholes, manifest, noises, study.precision.models)
+    return Derived(study, models, on_targets, operators, noises, found)
+
+
+def of_study(prefix: str) -> Iterator[Line]:
+    """What a finished study says, from the measurements in the current folder."""
+    study, models, on_targets, operators, noises, found = derived()
+    for row in rows_of([each for each in models if not each.is_operator]):
+        yield from lines_of("extraction", row, (row["model"], prefix))
 
     def at(row: Row) -> tuple[str, str]:
         return row["model"], f"{prefix}/{row['target']}"
@@ -189,7 +212,7 @@ def of_study(prefix: str) -> Iterator[Line]:
         yield from lines_of(
             "requests", request.columns(), (request.generation.name, f"{prefix}/{request.target}")
         )
-    alone = single_operators(on_targets, operators)
+    alone = single_operators(on_targets, operators, noises)
     sweeps = sweep_rows(study.sweeps, study.target_sweeps, [*found.comparison, *alone], models)
     for row in sweeps:
         yield from lines_of("sweeps", row, at(row))

@@ -9,8 +9,8 @@
 #        settings.json                            the settings of the target and of measurements
 #        device.json                              the device that the target stands for
 #        rounds/{study}-{round}.json              what a study measures in a round after the first
-#        {series}/{tuple_id}.parquet              one execution: one row
-#        {series}/{model}.parquet                 one execution: one row
+#        {series}/{tuple_id}.parquet              one run: one row
+#        {series}/{model}.parquet                 one run: one row
 #        overhead_{round}.json                    what calls cost, as device.json has it
 #
 # What is measured has no inputs, by which Snakemake would measure it again: where the file exists, it is

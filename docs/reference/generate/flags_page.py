@@ -10,8 +10,6 @@ null for a failed measurement.
 
 - *retried*: the cause is temporary, so the trial is retried, up to `max_repeats` times; the row has
   the flag if the last trial still had it. A trial with too few undisturbed batches is also retried.
-- *doubtful*: the row may reproduce worse than others, and `opcost diff` allows for that
-  ([query](../how_to/query.md)). The same holds for every row that has not converged.
 
 [Time](../explanation/time.md) and [energy](../explanation/energy.md) describe the measurement."""
 
@@ -19,12 +17,8 @@ null for a failed measurement.
 def flags_page() -> str:
     """Every flag with its meaning, remedy and consequences."""
     rows = [
-        (f"`{name}`", flag.meaning, flag.remedy, _yes(flag.spoils), _yes(not flag.reproduces))
+        (f"`{name}`", flag.meaning, flag.remedy, "yes" if flag.spoils else "")
         for name, flag in FLAGS.items()
     ]
-    header = ("flag", "meaning", "remedy", "retried", "doubtful")
+    header = ("flag", "meaning", "remedy", "retried")
     return page("Flags", INTRODUCTION, table(header, rows))
-
-
-def _yes(holds: bool) -> str:
-    return "yes" if holds else ""

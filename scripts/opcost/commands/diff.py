@@ -28,11 +28,6 @@ from opcost.terminal import show
     help="Expected share of reported changes that are false; if nothing changed, the probability "
     "of any.",
 )
-@click.option(
-    "--spread",
-    type=Number(0, 10),
-    help="Relative standard deviation of one measurement, if known, such as 0.01.",
-)
 @click.option("--anyway", is_flag=True, help="Compare different protocol versions and settings.")
 @click.option(
     "--limit",
@@ -52,7 +47,6 @@ def command(
     before_conditions: str | None,
     after_conditions: str | None,
     level: float,
-    spread: float | None,
     anyway: bool,
     limit: int,
     as_json: bool,
@@ -63,7 +57,7 @@ def command(
     Prints differences in device and software, the change common to all operators, and the operators
     that deviate from it. P-values are adjusted for multiple tests (false discovery rate). Exits
     with 0 if nothing changed, with 3 if something did or if an operator failed in only one of the
-    databases, and with 4 if it cannot tell: on one of the targets, nothing could be tested, or only
+    databases, and with 4 if it cannot tell: a target has no operator with a result in both, or only
     a change of an operator by more than 100 % would be found.
 
     \b
@@ -88,7 +82,6 @@ def command(
         before_conditions=before_conditions,
         after_conditions=after_conditions,
         level=level,
-        spread=spread,
         anyway=anyway,
     )
     if parquet is not None:

@@ -21,8 +21,7 @@ from opcost.commands.run import budget, measure, verbosity, where_to_measure
 @click.option(
     "--rounds",
     type=click.IntRange(min=1),
-    help="Most rounds; with 1, intervals say nothing about further executions. Default: as in "
-    "config/config.yaml, or 4.",
+    help="Most rounds. Default: as in config/config.yaml, or 4.",
 )
 @verbosity
 def command(

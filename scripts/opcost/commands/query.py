@@ -119,7 +119,6 @@ def command(
     from opcost.queries import listing
     from opcost.queries.query import DEFAULT_COLUMNS, Filter, column_named, elsewhere, query
     from opcost.rows import records
-    from opcost.rows.quantities import SPEED_SD
     from opcost.text import with_meaning_of_noise
 
     paths = (*databases, *named) or (DATABASE,)
@@ -141,7 +140,7 @@ def command(
         chosen.append("database")
     shown, order = [*chosen], column_named(sort)
     if form is None and parquet is None:
-        shown = [*listing.with_limits(chosen), *listing.TELL_APART, SPEED_SD]
+        shown = [*listing.with_limits(chosen), *listing.TELL_APART]
     asked = Filter(**wanted | {"tuple_ids": [_id_of(each) for each in wanted["tuple_ids"]]})
     rows = query(
         paths,

@@ -58,7 +58,7 @@ def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME
     `compared` is its row of the comparison, `operators` are its rows of the shares. Shares are of
     the estimate. If that is incomplete, they are of the measured whole, or, without one, of what is
     known, as they are if that is more; the share of what is not measured is then unknown. Otherwise
-    that is the rest of the whole, which the method's own error moves, too. There is no part if
+    that is the rest of the whole, which the model error moves, too. There is no part if
     nothing was measured.
     """
     measured, calls, partial = _by_name(operators, quantity)

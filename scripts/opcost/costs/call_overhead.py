@@ -1,22 +1,23 @@
 """Which call overheads the calls of a model have, where the host of a device sets the pace.
 
 In inference, the call of a module takes longer than its operators do; a further call of the module
-has none. In training, every call has that of its phase, and the first call that of its start. A
-call takes longer by what evicted code takes in inference, times the share of its code that was
-evicted (evicted_code.py); but an optimizer is a short loop over few operators. The evicted code of
-an operator that was not measured with its row takes what that of the target's small convolutional
-block does, module included. A view, which launches no kernel, has an overhead of its own.
+has no overhead. In training, every call has that of its phase, and the first call that of its
+start. A view, which launches no kernel, has an overhead of its own.
+
+A call takes longer if its code is cold: if the calls since the last one of its operator, that one
+included, moved as much data as the private cache holds, and so evicted the code of the operator and
+of Python. The benchmark of an operator that moves so much data itself has that cost already. A cold
+call costs what those of a small convolutional block do, as measured on the target. An optimizer, a
+short loop over few operators, has no cold calls.
 """
 
 from collections.abc import Mapping, Sequence
 
-from opcost.costs.evicted_code import evicted_code
 from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
 from opcost.tuples.model_tuples import ModelTuples
 
 Weights = Mapping[str, float]
-"""Kind of overhead (rows/quantities.py), or tuple id of evicted code -> how often it is added, or
-which share of it."""
+"""Kind of overhead (rows/quantities.py) -> how often it is added."""
 
 _OF_PHASE = {
     FORWARD: "forward_call",
@@ -27,39 +28,26 @@ _OF_PHASE = {
 _STARTS = {BACKWARD: "backward_start", OPTIMIZER: "optimizer_start"}
 
 
-def overheads_by_call(
-    model: ModelTuples, core_cache_bytes: int, has_code: Mapping[str, bool]
-) -> list[Weights]:
-    """The overheads of each of a model's calls.
-
-    `has_code` tells of the id of each tuple with a result whether what its evicted code takes was
-    measured, too. That of a tuple without a result is no more known than the tuple itself.
-    """
-    evicted = evicted_code(model, core_cache_bytes)
-    ids = list(model.by_id)
-    kernels = [model.tuples[call.position].launches_kernel for call in model.calls]
+def overheads_by_call(model: ModelTuples, core_cache_bytes: int) -> list[Weights]:
+    """The overheads of each of a model's calls."""
+    cold = cold_calls(model, core_cache_bytes)
     found: list[Weights] = []
     begun: set[str] = set()
     for number, call in enumerate(model.calls):
-        code = {}
-        if (share := evicted[number].more) and call.phase != OPTIMIZER:
-            tuple_id = ids[call.position]
-            if has_code.get(tuple_id):
-                code = {tuple_id: evicted[number].more_of_found}
-            elif tuple_id in has_code:
-                code = {"displaced_call": share, "call": -share}
-        if not kernels[number]:
-            own: dict[str, float] = {"view_call": 1}
+        own: dict[str, float] = {}
+        if not model.tuples[call.position].launches_kernel:
+            own["view_call"] = 1
         elif model.trains:
-            own = {_OF_PHASE[call.phase]: 1}
+            own[_OF_PHASE[call.phase]] = 1
             if call.phase in _STARTS and call.phase not in begun:
                 own[_STARTS[call.phase]] = 1
             begun.add(call.phase)
-        else:
-            own = {}
         if not model.trains and model.first_of_module[number]:
-            own["call"] = own.get("call", 0) + 1
-        found.append({kind: own.get(kind, 0) + code.get(kind, 0) for kind in {*own, *code}})
+            own["call"] = 1
+        if cold[number] and call.phase != OPTIMIZER:
+            own["displaced_call"] = 1
+            own["call"] = own.get("call", 0) - 1
+        found.append(own)
     return found
 
 
@@ -70,3 +58,25 @@ def added(weights: Sequence[Weights]) -> Weights:
         for kind, count in each.items():
             total[kind] = total.get(kind, 0) + count
     return total
+
+
+def cold_calls(model: ModelTuples, core_cache_bytes: int) -> list[bool]:
+    """Whether the code of each of a model's calls is cold, and is not so in the operator's own
+    benchmark; never of a view.
+
+    The model runs in a loop: its last call precedes its first one.
+    """
+    moved_bytes = 0
+    last_bytes: dict[str, int] = {}
+    found: list[bool] = []
+    for second_pass in (False, True):
+        for call in model.calls:
+            record = model.tuples[call.position]
+            operator, launches = record.operator_tuple.operator, record.launches_kernel
+            if second_pass:
+                since = moved_bytes - last_bytes.get(operator, moved_bytes)
+                found.append(launches and record.bytes < core_cache_bytes <= since)
+            if launches:
+                last_bytes[operator] = moved_bytes
+                moved_bytes += record.bytes
+    return found

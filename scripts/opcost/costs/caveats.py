@@ -1,19 +1,14 @@
 """Caveats about sums over operators, shared by the summary, `explain` and the report."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from statistics import median
 from typing import Any
 
 from opcost.costs.in_place_text import far_off
-from opcost.costs.method import LEAST_MODELS
 from opcost.costs.terms import Row
-from opcost.executions import MIN_SUBJECTS
-from opcost.models.phases import BACKWARD
 from opcost.rows.flags import DISTURBED, explained
-from opcost.rows.quantities import COMPARED, ENERGY, SPEED_SD, TIME, Quantity
+from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.text import (
     counted,
-    difference,
     names_by_text,
     percent,
     plus_minus,
@@ -22,25 +17,14 @@ from opcost.text import (
 )
 
 INTERVAL = "±: half of the 95 % interval"
-OF_A_ROW = (
-    "That of a row's time, and so of its energy, allows for another run, in which another speed of "
-    "the core may be usual: it is wider than in the log and in sums, which are of one run."
-)
 CALL_OVERHEAD = "call overhead"
-CALL_OVERHEAD_PARTS = "Python, dispatch, code evicted from the private cache"
+CALL_OVERHEAD_PARTS = "Python, dispatch, cold code"
 
 _MEASUREMENT_ALONE = (
-    "The interval of a sum holds the uncertainty of its measurements alone: fewer than "
-    f"{LEAST_MODELS} other models were measured as a whole there, so the method's own error is "
-    "unknown."
+    "The interval of a sum lacks the model error: no other model was measured end to end there."
 )
-_USUAL_IN_TRAINING = (
-    f"Fewer than {LEAST_MODELS} other models were measured in training there, so the method's own "
-    "error of training steps is mostly what is usual."
-)
-_OF_BACKWARD = TIME.of(f"estimate_{BACKWARD}").value
 _NAMED = 6
-_MUCH_SCATTER = 0.1
+_MUCH_VARIATION = 0.1
 _MUCH_AGAIN = 0.1
 _MUCH = (
     "That is much: something slowed the machine for a part of the study, as other tenants do when "
@@ -48,8 +32,6 @@ _MUCH = (
 )
 _AGAIN = " (opcost retry --flag disturbed measures them again)"
 _NEARLY = 1.02
-_MUCH_WIDER, _WIDER_AMONG_MANY, _MANY = 2.0, 1.5, 9
-"""Of fewer models that err alike, one widens intervals of others twofold in one case of thirty."""
 
 
 def caveats(
@@ -67,7 +49,6 @@ def caveats(
     return [
         *far_off(rows, in_context),
         *_interval(rows),
-        *(text for quantity in quantities for text in _outlying(rows, quantity)),
         *_gain(rows),
         *_read_again(rows, most),
         *_imprecise(rows, most),
@@ -82,36 +63,15 @@ def caveats(
 
 
 def _interval(rows: Sequence[Row]) -> list[str]:
-    """How executions scatter, and whether the intervals of sums hold more than measurement."""
-    texts = [f"{INTERVAL}. {scatter_text(rows[0][TIME.scatter])}"]
-    if rows[0].get(SPEED_SD):
-        texts.append(speed_text(rows[0][SPEED_SD]))
-    known = [row["method_models"] for row in rows if row[TIME.of("estimate").value] is not None]
-    if known and all(models is None for models in known):
+    """Run-to-run variation, and whether the intervals of sums hold the model error."""
+    variation = next((sd for row in rows if (sd := row[TIME.run_sd]) is not None), None)
+    texts = [f"{INTERVAL}.", *variation_text(variation)]
+    known = [
+        row["model_error_models"] for row in rows if row[TIME.of("estimate").value] is not None
+    ]
+    if None in known:
         texts.append(_MEASUREMENT_ALONE)
-    if any(models is not None and models < LEAST_MODELS for models in known):
-        texts.append(_USUAL_IN_TRAINING)
     return texts
-
-
-def _outlying(rows: Sequence[Row], quantity: Quantity) -> Iterator[str]:
-    """The model without which the method's own error in inference would be much smaller."""
-    halves = {
-        row["model"]: row[quantity.method_half]
-        for row in rows
-        if row[quantity.method_half] is not None and row[_OF_BACKWARD] is None
-    }
-    if len(halves) <= LEAST_MODELS:
-        return
-    # A model's own sum has the error that all others tell.
-    outlying, *others = sorted(halves, key=lambda model: halves[model])
-    with_it, without = median(halves[model] for model in others), halves[outlying]
-    if with_it > (_MUCH_WIDER if len(halves) < _MANY else _WIDER_AMONG_MANY) * without:
-        [error] = [quantity.error.read(row) for row in rows if row["model"] == outlying]
-        yield (
-            f"The method's own error of {quantity} is mostly that of {outlying} "
-            f"({difference(error)}): {plus_minus(with_it)} with, {plus_minus(without)} without it."
-        )
 
 
 def _gain(rows: Sequence[Row]) -> list[str]:
@@ -148,30 +108,12 @@ def _read_again(rows: Sequence[Row], most: int) -> list[str]:
     ]
 
 
-def scatter_text(scatter: float | None) -> str:
-    """What an interval holds of the scatter between executions, a relative standard deviation."""
-    if scatter is None:
-        return (
-            f"How executions scatter is unknown, for fewer than {MIN_SUBJECTS} operators were "
-            "measured several times: the interval of one execution is that of its batches, and a "
-            "further execution may differ by more; that of several is Student's of these few."
-        )
-    text = (
-        f"Executions of a typical operator scatter by {scatter:.1%} (standard deviation), those of "
-        "some by much more."
-    )
-    return f"{text} {_MUCH}" if scatter > _MUCH_SCATTER else text
-
-
-def speed_text(speed_sd: float) -> str:
-    """What times mean where the speed of the core varied, by a relative standard deviation."""
-    text = (
-        "Times are converted to the usual speed of the core, the median over the executions of "
-        f"operators, whose speeds vary by {speed_sd:.0%} (standard deviation); times of whole "
-        "models to that which is usual during these, which few executions tell, so that their "
-        "intervals are wider. The log shows times before that."
-    )
-    return f"{text} {_MUCH}" if speed_sd > _MUCH_SCATTER else text
+def variation_text(sd: float | None) -> list[str]:
+    """By how much runs of one operator vary, a relative standard deviation; nothing if unknown."""
+    if sd is None:
+        return []
+    text = f"Runs of an operator are taken to vary by {sd:.1%} (standard deviation)."
+    return [f"{text} {_MUCH}" if sd > _MUCH_VARIATION else text]
 
 
 def _imprecise(rows: Sequence[Row], most: int) -> list[str]:
@@ -190,7 +132,7 @@ def _imprecise(rows: Sequence[Row], most: int) -> list[str]:
     missed = _of_models(wide, most, plus_minus)
     return [
         f"The study requests {plus_minus(requested)} for each model's time, as a sum, without the "
-        f"method's own error, and as a whole. Not so precise: {missed}. More rounds or a quieter "
+        f"model error, and as a whole. Not so precise: {missed}. More rounds or a quieter "
         "machine narrow these intervals."
     ]
 
@@ -262,23 +204,27 @@ def _mixed_provenance(rows: Sequence[Row], most: int) -> list[str]:
 
 
 def _left_out(rows: Sequence[Row], most: int) -> Iterator[str]:
-    """The executions that count little, or not at all; times are at the usual speed of the core."""
-    for executions, what, more in (
-        (DISTURBED, "Left out, for these executions were disturbed and others were not", _AGAIN),
-        ("outlying", "Outliers, executions that count little", ""),
+    """The runs of whole models that are left out, or disagree, and those of tuples left out."""
+    for runs, what, counts in (
+        (
+            DISTURBED,
+            "Left out, as these runs were disturbed and others not",
+            "disturbed_runs",
+        ),
+        ("disagreeing", "Runs that disagree, so that the interval holds all of them", None),
     ):
         wholes = [
             f"whole model of {row['model']} ({_times(times_s)}; it counts as "
             f"{TIME.show(row[TIME.of('reference').value], 3)})"
             for row in rows
-            if (times_s := row.get(f"reference_{executions}_s"))
+            if (times_s := row.get(f"reference_{runs}_s"))
         ]
-        of_tuples = {row["model"]: row[f"{executions}_executions"] for row in rows}
         parts = [some(wholes, most)] if wholes else []
+        of_tuples = {row["model"]: row[counts] for row in rows} if counts else {}
         if any(of_tuples.values()):
-            parts.append(f"executions of operator tuples: {_of_models(of_tuples, most)}")
+            parts.append(f"runs of operator tuples: {_of_models(of_tuples, most)}")
         if parts:
-            yield f"{what}: {'; '.join(parts)}{more}."
+            yield f"{what}: {'; '.join(parts)}{_AGAIN if counts else ''}."
 
 
 def _times(times_s: Sequence[float]) -> str:

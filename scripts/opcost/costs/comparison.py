@@ -12,8 +12,9 @@ from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, terms_of
 from opcost.launch_modes import EAGER
 from opcost.rows import comparability
-from opcost.rows.flags import EXECUTIONS_DISAGREE
+from opcost.rows.flags import RUNS_DISAGREE
 from opcost.rows.quantities import ENERGY, TIME, Quantity
+from opcost.rows.runs import Noise
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
 
@@ -38,13 +39,14 @@ def compare_study(
     operator_rows: Sequence[Row],
     model_rows: Sequence[Row],
     manifest: Mapping[str, Mapping[str, Any]],
+    noises: Mapping[str, Noise],
     precision: float | None = None,
 ) -> Tables:
     """Compare every measured model on every target. A model has one row for each replicate.
 
-    `models` are those of each target, with the calls that they make there. Operator rows need at
-    least the columns `estimate.OPERATOR_COLUMNS`. `precision` is the relative half-width that the
-    study requests of its models.
+    `models` and `noises` are those of each target, models with the calls that they make there.
+    Operator rows need at least the columns `estimate.OPERATOR_COLUMNS`. `precision` is the relative
+    half-width that the study requests of its models.
     """
     filtered = {tuple_id for tuple_id, entry in manifest.items() if entry["excluded"] == "filtered"}
     rows: dict[str, dict[str, Row]] = defaultdict(dict)
@@ -61,7 +63,7 @@ def compare_study(
         model = named[name, target]
         terms = terms_of(model, rows[target], filtered)
         keys: dict[str, Any] = {"model": model.model, "target": target}
-        estimate = ModelEstimate(model, terms, measurements)
+        estimate = ModelEstimate(model, terms, measurements, noises[target])
         comparison = keys | compare(estimate) | {"requested_half_width": precision}
         tables.comparison.append(comparison)
         tables.launches.extend(launch_rows(keys, comparison, estimate, launched[name, target]))
@@ -77,7 +79,7 @@ def compare_study(
 def compare(estimate: ModelEstimate) -> dict[str, Any]:
     """The comparison row of one model on one target.
 
-    The reference combines the executions of the whole model.
+    The reference combines the runs of the whole model.
     """
     columns, references = estimate_columns(estimate), estimate.whole
     time_reason, energy_reason = estimate.time_reason, estimate.energy_reason
@@ -104,10 +106,10 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         **columns,
         **TIME.of("reference").columns(reference_time),
         "reference_measurements": len(timed),
-        "reference_outlying_s": estimate.whole_times_s(estimate.outlying_whole if timed else []),
-        "reference_disturbed_s": estimate.whole_times_s(estimate.disturbed_whole if timed else []),
+        "reference_disagreeing_s": estimate.disagreeing_s if timed else [],
+        "reference_disturbed_s": [row["time_s"] for row in estimate.disturbed_whole if timed],
         "reference_converged": None if None in converged else all(converged),
-        "reference_flags": _flags(timed, estimate.whole_agrees),
+        "reference_flags": _flags(timed, bool(estimate.disagreeing_s)),
         **_relative_error(TIME, estimate.time if known else None, reference_time),
         "time_reason": time_reason,
         **_in_place(estimate, mixed),
@@ -121,10 +123,10 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
     }
 
 
-def _flags(executions: Sequence[Row], agree: bool) -> list[str]:
-    """The flags of a whole model: those of its executions, and whether these disagree."""
-    found = {flag for row in executions for flag in row["flags"] or ()}
-    return sorted(found if agree or not executions else {*found, EXECUTIONS_DISAGREE})
+def _flags(runs: Sequence[Row], disagree: bool) -> list[str]:
+    """The flags of a whole model: those of its runs, and whether these disagree."""
+    found = {flag for row in runs for flag in row["flags"] or ()}
+    return sorted({*found, RUNS_DISAGREE} if disagree and runs else found)
 
 
 def _in_place(estimate: ModelEstimate, mixed: str | None) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from opcost.costs.interpolation import Interpolation
 from opcost.costs.terms import Row
-from opcost.rows.executed import measured_value
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.statistics import Estimate
 from opcost.tuples.host_memory import copy_of
@@ -46,7 +45,7 @@ class MeasuredCopies:
 
     def cost(self, size: int) -> CopyCost:
         """The cost of a copy of so many bytes."""
-        energies = [measured_value(row, ENERGY) for row in self.rows.values()]
+        energies = [ENERGY.read(row) for row in self.rows.values()]
         return CopyCost(
             self._at(size, [_time(row) for row in self.rows.values()]),
             self._at(size, [each for each in energies if each]) if all(energies) else None,
@@ -108,6 +107,6 @@ def measured_copies(rows: Iterable[Row]) -> dict[str, MeasuredCopies]:
 
 
 def _time(row: Row) -> Estimate:
-    time = measured_value(row, TIME)
+    time = TIME.read(row)
     assert time is not None  # its status is ok
     return time

@@ -5,16 +5,14 @@ If a tuple is missing, time and energy are null, with a reason; `partial` column
 On a processor, the estimate is the sum over the operators. A call takes longer than its operator:
 the estimate adds the target's call overhead, at the mean power of the operators.
 
-On a GPU, the host launches operators while the device runs earlier ones. The estimate is the time
-of this race (host.py), at the pace that the host had in the whole model if that was measured. The
-device's energy is that of the operators, and that of an idle device with a context while it waits
-for its host.
+On a GPU, the host launches operators while the device runs earlier ones. The estimate is the larger
+of the host's and the device's seconds, plus waits (host.py). The device's energy is that of the
+operators, and that of an idle device with a context while it waits for its host.
 
-Intervals of rows hold what further executions find. The errors of tuples are independent. The
-interval of an estimate also holds the method's own error (method.py), if other models tell it.
+Intervals follow the model of noise (noise.py).
 """
 
-# ASSUME that executions of whole models scatter like those of operators that take as long.
+# ASSUME that end-to-end runs vary as those of operators do.
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -25,53 +23,37 @@ from typing import Any
 
 from opcost import statistics
 from opcost.costs.call_overhead import Weights, added, overheads_by_call
-from opcost.costs.evicted_code import time_of_code
-from opcost.costs.host import HostRace, race_of, races, unknown_host
+from opcost.costs.host import Iteration, iteration_of, runs_ahead, unknown_host
 from opcost.costs.in_place import InPlaceTimes
-from opcost.costs.method import MethodError, method_in
-from opcost.costs.shares import IN_PLACE_COLUMN, module_shares
+from opcost.costs.shares import IN_PLACE_COLUMN, OVERHEAD_COLUMN, module_shares
 from opcost.costs.terms import Row, Term, why_incomplete
-from opcost.executions import Executions, Scatter, combined, near_the_middle, outlying
+from opcost.noise import ModelError, Variation, disagree
 from opcost.rows import comparability
-from opcost.rows.columns import ANSWER, METHOD, OVERHEAD
-from opcost.rows.executed import (
+from opcost.rows.columns import ANSWER, OVERHEAD
+from opcost.rows.quantities import ENERGY, HOST_TIME, OVERHEADS, TIME, Quantity
+from opcost.rows.runs import (
+    COLUMNS,
+    Noise,
     combined_value,
     distinct,
-    executions_of,
-    measured_value,
-    scatter_beside,
-    scatter_in,
+    noise_of,
+    runs_of,
     undisturbed,
-)
-from opcost.rows.quantities import (
-    ENERGY,
-    EVICTED_CODE,
-    EXECUTED,
-    HOST_TIME,
-    OVERHEADS,
-    POWER,
-    SPEED_COLUMNS,
-    TIME,
-    Quantity,
 )
 from opcost.statistics import Estimate, product
 from opcost.tuples.model_tuples import ModelTuples, calls_hash
 
-OPERATOR_COLUMNS = (
+_READ = (
     "tuple_id",
     "target",
     "device",
     *ANSWER,
-    *HOST_TIME.names,
-    *POWER.names,
-    *("idle_power_w", "power_gain_uncertainty", EVICTED_CODE),
-    *("executions", "outlying_executions", "disturbed_executions"),
-    *(name for each in EXECUTED for name in each.scatter_columns),
-    *SPEED_COLUMNS,
-    *(each.degrees for each in (TIME, HOST_TIME, POWER, ENERGY)),
-    *(column.name for column in (*OVERHEAD, *METHOD)),
+    *COLUMNS,
+    *("idle_power_w", "power_gain_uncertainty", "runs", "disturbed_runs"),
+    *(column.name for column in OVERHEAD),
     *comparability.COLUMNS,
 )
+OPERATOR_COLUMNS = tuple(dict.fromkeys(_READ))
 """The columns of operator rows that an estimate reads."""
 
 _OTHERS = "others than are known now; delete the row of the model to measure it again"
@@ -81,12 +63,19 @@ _OTHERS = "others than are known now; delete the row of the model to measure it 
 class ModelEstimate:
     """The sum over `terms`: a model's kernel-launching tuples, with their rows on one target.
 
-    `whole` are the measurements of the whole model on that target, if any.
+    `whole` are the measurements of the whole model on that target, if any, `of_target` the noise of
+    the target; by default that of the terms alone.
     """
 
     model: ModelTuples
     terms: Sequence[Term]
     whole: Sequence[Row] = ()
+    of_target: Noise | None = None
+
+    @cached_property
+    def noise(self) -> Noise:
+        """The noise of the target."""
+        return self.of_target or noise_of(self.rows)
 
     @cached_property
     def measured(self) -> list[Term]:
@@ -125,98 +114,49 @@ class ModelEstimate:
         """
         if comparability.conflict([*self.rows, *self.whole]) is not None:
             return None
-        return combined_value(self.measured_whole, HOST_TIME, self.scatter(HOST_TIME))
+        return combined_value(self.measured_whole, HOST_TIME, self.noise.variations[HOST_TIME])
+
+    @property
+    def end_to_end_variation(self) -> Variation:
+        """The run-to-run variation of the whole model: a device that waits for its host varies as
+        the host does.
+        """
+        waits = self.iteration is not None and self.iteration.idle.value > 0
+        return self.noise.variations[HOST_TIME if waits else TIME]
 
     @cached_property
     def whole_time(self) -> Estimate | None:
-        """Seconds of the whole model, from its executions."""
-        found = self._whole_executions
-        return combined(found, self._whole_scatter(found)) if found else None
+        """Seconds of the whole model, from its runs."""
+        return combined_value(self.measured_whole, TIME, self.end_to_end_variation)
 
     @cached_property
-    def outlying_whole(self) -> list[Row]:
-        """The executions of the whole model that are outliers."""
-        found = self._whole_executions
-        if found is None:
-            return []
-        these = outlying(found, self._whole_scatter(found))
-        return list(itertools.compress(self.timed_whole, these))
+    def disagreeing_s(self) -> Sequence[float]:
+        """Seconds of the runs of the whole model, if they disagree; else empty."""
+        runs = runs_of(self.timed_whole, TIME)
+        return runs.values if runs and disagree(runs, self.end_to_end_variation) else ()
 
     @cached_property
     def disturbed_whole(self) -> list[Row]:
-        """The executions that the time of the whole model leaves out: disturbed, and others are
-        not.
-        """
+        """The runs that the time of the whole model leaves out: disturbed, and others are not."""
         return [row for row in self._known_whole(TIME) if row not in self.timed_whole]
-
-    def whole_times_s(self, rows: Sequence[Row]) -> Sequence[float]:
-        """Seconds of executions of the whole model, at the speed that is usual beside it."""
-        found, counted = executions_of(rows, TIME), self._whole_executions
-        if found is None or counted is None:
-            return []
-        return found.at_usual_speed(self._whole_scatter(counted)).values
-
-    @cached_property
-    def whole_agrees(self) -> bool:
-        """Whether the executions of the whole model differ by no more than the scatter explains."""
-        found = self._whole_executions
-        return found is None or all(near_the_middle(found, self._whole_scatter(found)))
-
-    @property
-    def _whole_executions(self) -> Executions | None:
-        return executions_of(self.timed_whole, TIME)
-
-    def _whole_scatter(self, executions: Executions) -> Scatter | None:
-        """How executions of the whole model vary: one that waits for its host reproduces like the
-        host.
-        """
-        scatter = self.scatter_of_whole
-        if self.race is None or scatter is None:
-            return scatter
-        waits = self.race.idle.value / self.race.time.value
-        host = self.scatter(HOST_TIME) or scatter
-        return scatter.at(executions.middle).mixed(host.at(executions.middle), waits)
 
     @cached_property
     def whole_energy(self) -> Estimate | None:
-        """Gross joules of the whole model, from its executions."""
-        return combined_value(
-            self.measured_whole, ENERGY, self.energy_scatter_beside(self.timed_whole)
-        )
+        """Gross joules of the whole model, from its runs."""
+        return combined_value(self.measured_whole, ENERGY, self.noise.variations[ENERGY])
 
     @cached_property
     def measured_whole(self) -> list[Row]:
-        """The executions of the whole model that did not fail."""
+        """The runs of the whole model that did not fail."""
         return [row for row in distinct(self.whole) if row["status"] == "ok"]
 
     @cached_property
     def timed_whole(self) -> Sequence[Row]:
-        """The executions that the time of the whole model combines."""
+        """The runs that the time of the whole model combines."""
         return undisturbed(self._known_whole(TIME))
 
     def _known_whole(self, quantity: Quantity) -> list[Row]:
         return [row for row in self.measured_whole if row[quantity.value] is not None]
-
-    def scatter(self, quantity: Quantity) -> Scatter | None:
-        """How executions of operators vary on the target."""
-        return next((scatter_in(row, quantity) for row in self.rows), None)
-
-    def energy_scatter_beside(self, executions: Sequence[Row]) -> Scatter | None:
-        """How energies of the whole model vary in these executions: as in time and in power."""
-        time, power = self.scatter_beside(executions), self.scatter(POWER)
-        whole = self.whole_time
-        if time is None or power is None:
-            return None
-        return (time.at(whole.value) if whole else time).with_error(power)
-
-    @property
-    def scatter_of_whole(self) -> Scatter | None:
-        """How times of the whole model vary on the target."""
-        return self.scatter_beside(self.timed_whole)
-
-    def scatter_beside(self, executions: Sequence[Row]) -> Scatter | None:
-        """How times of the whole model vary in these executions, which share a launch mode."""
-        return next((scatter_beside(row, executions) for row in self.rows), None)
 
     @cached_property
     def conflict(self) -> str | None:
@@ -276,7 +216,7 @@ class ModelEstimate:
 
     @cached_property
     def _unknown_idle_power(self) -> str | None:
-        if self.race is None or not self.race.idle.value or self._idle_powers_w:
+        if self.iteration is None or not self.iteration.idle.value or self._idle_powers_w:
             return None
         return "the device waits for its host, and no row has the power of the idle device"
 
@@ -285,11 +225,11 @@ class ModelEstimate:
         return [row["idle_power_w"] for row in self.rows if row["idle_power_w"] is not None]
 
     @cached_property
-    def race(self) -> HostRace | None:
-        """The race between host and device; None if the host sets the pace, or is unknown."""
-        if self.time_reason is not None or not races(self.rows):
+    def iteration(self) -> Iteration | None:
+        """An iteration on a device whose host runs ahead; None on others, and without a time."""
+        if self.time_reason is not None or not runs_ahead(self.rows):
             return None
-        return race_of(self.model, self.terms, self.whole_host)
+        return iteration_of(self.model, self.terms, self.noise, self.whole_host)
 
     @cached_property
     def overhead(self) -> dict[str, tuple[float, Estimate]]:
@@ -304,28 +244,13 @@ class ModelEstimate:
         }
 
     def overhead_of(self, kind: str) -> Estimate | None:
-        """The overhead of one kind of call on the target, or what the evicted code of a tuple
-        takes; None if unknown.
-        """
-        return OVERHEADS[kind].read(self.rows[0]) if kind in OVERHEADS else self._code[kind]
-
-    @cached_property
-    def _code(self) -> dict[str, Estimate]:
-        """Tuple id -> seconds that a call takes longer when its code was evicted, if measured."""
-        return {
-            term.record.operator_tuple.tuple_id: time
-            for term, row in zip(self.measured, self.rows, strict=True)
-            if (time := time_of_code(row[EVICTED_CODE])) is not None
-        }
+        """The overhead of one kind of call on the target; None if unknown."""
+        return OVERHEADS[kind].read(self.rows[0])
 
     @property
-    def displaced_calls(self) -> float:
-        """How many calls found their code evicted; those that found a part of it count in part."""
-        return sum(
-            count
-            for kind, (count, _) in self.overhead.items()
-            if kind == "displaced_call" or kind not in OVERHEADS
-        )
+    def cold_calls(self) -> float:
+        """How many calls find their code cold, and not in their operators' benchmarks."""
+        return added(self.overheads_by_call).get("displaced_call", 0)
 
     @cached_property
     def overheads_by_call(self) -> list[Weights]:
@@ -333,18 +258,16 @@ class ModelEstimate:
         row = next(iter(self.rows), None)
         if row is None or row["displaced_call_overhead_s"] is None:
             return []
-        measured = (term.record.operator_tuple.tuple_id for term in self.measured)
-        has_code = {tuple_id: tuple_id in self._code for tuple_id in measured}
-        return overheads_by_call(self.model, row["core_cache_bytes"], has_code)
+        return overheads_by_call(self.model, row["core_cache_bytes"])
 
     @cached_property
     def overhead_time_s(self) -> float | None:
-        """Seconds of call overhead; None where host and device race, and where it is unknown.
+        """Seconds of call overhead; None where the host runs ahead, and where it is unknown.
 
         It follows from the calls, so it is known where operators are not measured.
         """
         unknown = self.conflict or self._other_calls or self._unknown_training
-        if unknown or self.race is not None or (self.time_reason and not self.overhead):
+        if unknown or self.iteration is not None or (self.time_reason and not self.overhead):
             return None
         return sum(count * each.value for count, each in self.overhead.values())
 
@@ -357,31 +280,30 @@ class ModelEstimate:
 
     @cached_property
     def time(self) -> Estimate | None:
-        """Seconds of one iteration, in an interval that also holds the method's error if known."""
-        return self.with_method(self.summed_time, TIME)
+        """Seconds of one iteration, in an interval that also holds the model error if known."""
+        return self.with_model_error(self.summed_time, TIME)
 
     @cached_property
     def energy(self) -> Estimate | None:
         """Gross joules of one iteration, in an interval like that of the time."""
-        return self.with_method(self.summed_energy, ENERGY)
+        return self.with_model_error(self.summed_energy, ENERGY)
 
-    def with_method(self, total: Estimate | None, quantity: Quantity) -> Estimate | None:
-        """A sum over operators, in an interval that also holds the method's error if known."""
-        method = self.method(quantity)
-        return total if total is None or method is None else product(total, method.factor)
+    def with_model_error(self, total: Estimate | None, quantity: Quantity) -> Estimate | None:
+        """A sum over operators, in an interval that also holds the model error if known."""
+        error = self.model_error(quantity)
+        return total if total is None or error is None else product(total, error.factor)
 
-    def method(self, quantity: Quantity) -> MethodError | None:
-        """The method's own error, as other models tell it that were measured on the target."""
-        row, model = next(iter(self.rows), None), self.model
-        return None if row is None else method_in(row, quantity, model.model, model.trains)
+    def model_error(self, quantity: Quantity) -> ModelError | None:
+        """The model error, from the other models that were measured end to end on the target."""
+        return self.noise.model_error(self.model.model, self.model.trains, quantity)
 
     @cached_property
     def summed_time(self) -> Estimate | None:
         """Seconds of one iteration, in the interval of what was measured."""
         if self.operators_time is None:
             return None
-        if self.race is not None:
-            return self.race.time
+        if self.iteration is not None:
+            return self.iteration.time
         return statistics.weighted_sum([(1, self.operators_time), *self.overhead.values()])
 
     @cached_property
@@ -397,9 +319,9 @@ class ModelEstimate:
         operators, time = self.operators_energy, self.summed_time
         if operators is None or self.operators_time is None or time is None:
             return None
-        if self.race is not None and self._idle_powers_w:
+        if self.iteration is not None and self._idle_powers_w:
             idle_w = fmean(self._idle_powers_w)
-            return statistics.weighted_sum([(1, operators), (idle_w, self.race.idle)])
+            return statistics.weighted_sum([(1, operators), (idle_w, self.iteration.idle)])
         if not self.overhead:
             return operators
         stretch = time.value / self.operators_time.value
@@ -422,16 +344,14 @@ class ModelEstimate:
     def modules(self, depth: int | None = None) -> list[dict[str, Any]]:
         """The cost by module path, cut after `depth` names if given, largest first."""
         by_call_s: dict[str, list[float]] = {}
-        if self.race is not None:
-            by_call_s = {"idle_time_s": self.race.idle_by_call_s}
-        elif self.overhead_time_s:
-            by_call_s = {"overhead_time_s": self._overhead_by_call_s}
+        if self.overhead_time_s:
+            by_call_s[OVERHEAD_COLUMN] = self._overhead_by_call_s
         if self.in_place.by_call_s:
             by_call_s[IN_PLACE_COLUMN] = self.in_place.by_call_s
         return module_shares(self.model, self.addable, by_call_s, depth)
 
     def _weighted(self, quantity: Quantity) -> Iterable[tuple[float, Estimate]]:
         for term in self.measured:
-            estimate = measured_value(term.row or {}, quantity)
+            estimate = self.noise.value(term.row or {}, quantity)
             if estimate is not None:
                 yield term.calls, estimate

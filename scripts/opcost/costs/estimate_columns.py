@@ -9,12 +9,12 @@ from opcost.costs.phases import phase_columns
 from opcost.costs.terms import Term, flops_of
 from opcost.models.phases import COMPARED_PHASES
 from opcost.rows import comparability
-from opcost.rows.quantities import ENERGY, HOST_TIME, SPEED_SD, TIME
+from opcost.rows.quantities import ENERGY, HOST_TIME, TIME
 
 _WHOLE_HOST = HOST_TIME.of("reference").value
-_OF_RACE = (HOST_TIME.value, _WHOLE_HOST, "idle_time_s", "host_bound_share")
+_OF_HOST = (HOST_TIME.value, _WHOLE_HOST, "idle_time_s", "host_bound_share")
 PARTS = (
-    *("operators_time_s", "overhead_time_s", "partial_time_s", *_OF_RACE),
+    *("operators_time_s", "overhead_time_s", "partial_time_s", *_OF_HOST),
     *(name for phase in COMPARED_PHASES for name in TIME.of(f"estimate_{phase}").names),
 )
 """The columns of an estimate that are null if it must not be compared."""
@@ -28,9 +28,9 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "operators_time_s": estimate.operators_time.value if estimate.operators_time else None,
         "overhead_time_s": estimate.overhead_time_s,
         "overhead_disturbed": estimate.rows[0]["overhead_disturbed"]
-        if estimate.overhead or estimate.race
+        if estimate.overhead or estimate.iteration
         else None,
-        **_race_columns(estimate),
+        **_host_columns(estimate),
         **ENERGY.of("estimate").columns(estimate.energy),
         "energy_gain_uncertainty": max(
             (row["power_gain_uncertainty"] or 0.0 for row in estimate.rows), default=0.0
@@ -42,7 +42,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "coverage_calls": sum(term.calls for term in measured) / calls if calls else None,
         "coverage_flops": _flops_coverage(estimate.terms),
         "calls": calls,
-        "displaced_calls": round(estimate.displaced_calls) if estimate.overhead else None,
+        "cold_calls": int(estimate.cold_calls) if estimate.overhead else None,
         "view_calls": len(estimate.model.calls) - calls,
         "tuples": len(estimate.terms),
         "measured_tuples": len(measured),
@@ -50,10 +50,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "filtered_tuples": sum(term.filtered for term in estimate.terms),
         "unconverged_tuples": sum(row["converged"] is False for row in estimate.rows),
         "flag_counts": Counter(flag for row in estimate.rows for flag in row["flags"]),
-        **{
-            name: sum(row[name] or 0 for row in estimate.rows)
-            for name in ("outlying_executions", "disturbed_executions")
-        },
+        "disturbed_runs": sum(row["disturbed_runs"] or 0 for row in estimate.rows),
         "flops": flops_of(estimate.terms),
         "parameters": estimate.model.parameters,
         "activation_peak_bytes": estimate.model.activation_peak_bytes,
@@ -61,8 +58,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         **phase_columns(estimate),
         **_inputs(estimate),
         **_uncertainties(estimate),
-        TIME.scatter: scatter.sd if (scatter := estimate.scatter(TIME)) else None,
-        SPEED_SD: scatter.speed_law.speed_sd if scatter and scatter.speed_law else None,
+        TIME.run_sd: estimate.noise.variations[TIME].sd if estimate.rows else None,
         "told_differences": comparability.told_differences(estimate.rows),
         "differing_calls": estimate.differing_calls,
     }
@@ -73,11 +69,11 @@ def _uncertainties(estimate: ModelEstimate) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     known = []
     for quantity, total in ((TIME, estimate.summed_time), (ENERGY, estimate.summed_energy)):
-        method = estimate.method(quantity) if total else None
-        known += [method] if method else []
+        error = estimate.model_error(quantity) if total else None
+        known += [error] if error else []
         columns[quantity.measurement_half] = total and total.relative_half_width
-        columns[quantity.method_half] = method and method.half_width
-    return columns | {"method_models": known[0].models if known else None}
+        columns[quantity.model_error_half] = error and error.half_width
+    return columns | {"model_error_models": known[0].models if known else None}
 
 
 def _inputs(estimate: ModelEstimate) -> dict[str, Any]:
@@ -91,15 +87,15 @@ def _inputs(estimate: ModelEstimate) -> dict[str, Any]:
     }
 
 
-def _race_columns(estimate: ModelEstimate) -> dict[str, float | None]:
-    if estimate.race is None:
-        return dict.fromkeys(_OF_RACE)
-    idle_s = estimate.race.idle.value
+def _host_columns(estimate: ModelEstimate) -> dict[str, float | None]:
+    if estimate.iteration is None:
+        return dict.fromkeys(_OF_HOST)
+    idle_s = estimate.iteration.idle.value
     return {
-        HOST_TIME.value: estimate.race.host_s,
+        HOST_TIME.value: estimate.iteration.host_s,
         _WHOLE_HOST: estimate.whole_host.value if estimate.whole_host else None,
         "idle_time_s": idle_s,
-        "host_bound_share": idle_s / estimate.race.time.value,
+        "host_bound_share": idle_s / estimate.iteration.time.value,
     }
 
 

@@ -18,13 +18,15 @@ from opcost.costs.headline import RUNS
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, Term, terms_of
 from opcost.databases.database import read_database
+from opcost.databases.model_ratios import read_ratios
+from opcost.databases.selection import rows_of
 from opcost.errors import OpcostError, closest
 from opcost.models.definition import ModelDefinition
-from opcost.results_folder import DATABASE, MODELS, executions_of, measurements
+from opcost.results_folder import DATABASE, MODELS, measurements, runs_of_subject
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
-from opcost.rows.executed import in_round
 from opcost.rows.quantities import CALL_TIME, COMPARED, HOST_TIME, PHASE_TIMES, TIME, Quantity
+from opcost.rows.runs import noise_of
 from opcost.studies import folder_named
 from opcost.tuples.model_tuples import ModelTuples, calls_hash, check_extracted
 from opcost.tuples.recordings import extracted_as
@@ -33,10 +35,10 @@ OF_WHOLE = tuple(
     dict.fromkeys(
         [
             *ANSWER,
-            *("definition_json", "differing_calls", "calls_hash", "core_speed_per_s", "started_at"),
+            *("definition_json", "differing_calls", "calls_hash", "started_at"),
             *HOST_TIME.names,
             *("call_tuple_id", *CALL_TIME.names, "in_place_reason"),
-            *("clocked_time_s", "clocked_core_speed_per_s"),
+            "clocked_time_s",
             *(name for quantity in PHASE_TIMES.values() for name in quantity.names),
             *comparability.COLUMNS,
             *CONDITIONS,
@@ -110,7 +112,7 @@ class Explanation:
     def compared(self) -> dict[str, Any]:
         """The row of the comparison; without a comparable whole, the columns that need none."""
         if any(row["status"] == "ok" for row in self.estimate.whole) and not self.whole_conflict:
-            runs_s = self.estimate.whole_times_s(self.estimate.timed_whole)
+            runs_s = [row[TIME.value] for row in self.estimate.timed_whole]
             return {"model": self.estimate.model.model, **compare(self.estimate), RUNS: runs_s}
         return {
             "model": self.estimate.model.model,
@@ -211,7 +213,9 @@ def _explanation(
     here = model if conditions_id else _there(model, target, path.parent)
     rows = _rows(table, target, conditions_id, here)
     whole = [] if conditions_id else _whole(model, target, path.parent)
-    estimate = ModelEstimate(here, terms_of(here, rows, set()), whole)
+    ratios = read_ratios(path).get(conditions_id or target, ())
+    noise = noise_of(rows_of(table, target, conditions_id), ratios)
+    estimate = ModelEstimate(here, terms_of(here, rows, set()), whole, noise)
     return Explanation(path, target, conditions_id, estimate)
 
 
@@ -227,8 +231,8 @@ def _groups(table: pa.Table) -> list[tuple[str, str | None]]:
 def _chosen(
     groups: Sequence[tuple[str, str | None]], targets: Collection[str]
 ) -> list[tuple[str, str | None]]:
-    """The groups with one of the names. Without a name, of a target under several conditions that
-    which tables show, whether the database has it or not.
+    """The groups with one of the names; without a name, each target under the conditions that
+    tables show, whether the database has rows of it there or not.
     """
     if targets:
         return [group for group in groups if not {*group}.isdisjoint(targets)]
@@ -302,8 +306,8 @@ def _whole(model: ModelTuples, target: str, results: Path) -> list[Row]:
         return []
     name = definition_address(model.definition)
     return [
-        in_round(row, path)
-        for path in executions_of(folder_named(target, results), MODELS, name)
+        row
+        for path in runs_of_subject(folder_named(target, results), MODELS, name)
         for row in records.read(path, schemas.MODEL, OF_WHOLE).to_pylist()
     ]
 

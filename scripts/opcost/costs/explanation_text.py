@@ -33,9 +33,7 @@ _DIFFERENCES = 2
 _NOT_COMPARED = "This database has no measurement of the whole model"
 _SHARES = "Where the time goes, and modules: of the sum over operators, not of the whole model."
 _SUM_ALONE = "sum*"
-_MEASUREMENT_ALONE = (
-    f"{_SUM_ALONE}: ± of its measurements alone; the method's own error is unknown there."
-)
+_MEASUREMENT_ALONE = f"{_SUM_ALONE}: ± of its measurements alone; the model error is unknown there."
 _SEVERAL_PROTOCOLS = (
     "protocol: the version of the measurement protocol. Costs of different versions may differ on "
     "one device, too: CHANGELOG.md says by what."
@@ -170,7 +168,9 @@ def _cost_of(compared: Row) -> str:
     if compared[TIME.of("estimate").value] is None:
         return "-"
     sums = [each for each in COMPARED if compared[each.of("estimate").value] is not None]
-    return "sum" if all(compared[each.method_half] is not None for each in sums) else _SUM_ALONE
+    return (
+        "sum" if all(compared[each.model_error_half] is not None for each in sums) else _SUM_ALONE
+    )
 
 
 def sources_of(explanations: Sequence[Explanation]) -> list[str]:
@@ -232,7 +232,7 @@ def _trust(explanation: Explanation) -> list[str]:
 
 def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
     compared = explanation.compared
-    waits = waiting(compared, explanation.modules())
+    waits = waiting(compared)
     timed = explanation.estimate.in_place.rows() if "in_place_reason" in compared else []
     notes = [
         *phase_notes([compared]),
@@ -254,15 +254,14 @@ def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
 
 def _never_measured(compared: Row) -> str:
     """What the interval of a sum consists of that no measurement of the whole confirms."""
-    measurement, method = compared[TIME.measurement_half], compared[TIME.method_half]
-    if method is None or measurement is None:
+    measurement, error = compared[TIME.measurement_half], compared[TIME.model_error_half]
+    if error is None or measurement is None:
         return f"{_NOT_COMPARED}: opcost run measures it."
-    models = compared["method_models"]
-    known = f"as {counted(models, 'model')} tell it that were measured as a whole"
+    models = counted(compared["model_error_models"], "model")
     return (
         f"{_NOT_COMPARED}. The interval of its time holds the uncertainty of the measurements "
-        f"({plus_minus(measurement)}) and the method's own error ({plus_minus(method)}), "
-        f"{known if models else 'which is usual in training'}."
+        f"({plus_minus(measurement)}) and the model error ({plus_minus(error)}), from {models} "
+        "measured end to end."
     )
 
 

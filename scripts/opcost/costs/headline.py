@@ -10,11 +10,8 @@ from opcost.text import digits, is_too_noisy, significant, with_interval
 
 ESTIMATED = " (sum)"
 """Follows an estimate where the whole model was not measured."""
-ONE_EXECUTION = " (one execution)"
-"""Follows a whole model of a single execution, whose interval says nothing about further ones."""
-
 RUNS = "reference_runs_s"
-"""Not a column: seconds of each execution of the whole model that counts, where they are known."""
+"""Not a column: seconds of each run of the whole model that counts, where they are known."""
 
 _NOTHING = "-"
 
@@ -23,16 +20,14 @@ _NOTHING = "-"
 class Headline:
     """A model's cost of an iteration: of the measured whole model, or else the estimate.
 
-    It is said to be an estimate where the whole should have been measured, and to be of one
-    execution where that is all that its interval holds: how executions scatter is unknown.
-    `batch_size` is None if unknown; `runs` are what each execution of the whole found, if known.
+    It is said to be an estimate where the whole should have been measured. `batch_size` is None if
+    unknown; `runs` are what each run of the whole found, if known.
     """
 
     time: Estimate | None
     energy: Estimate | None
     time_is_estimate: bool
     energy_is_estimate: bool
-    is_of_one_execution: bool
     batch_size: int | None
     runs: Mapping[Quantity, Sequence[float]] = field(default_factory=dict)
 
@@ -41,11 +36,9 @@ class Headline:
         return self.time if quantity == TIME else self.energy
 
     def mark(self, quantity: Quantity) -> str:
-        """What follows the cost: whether it is a sum, or of one execution."""
+        """What follows the cost of an estimate."""
         is_estimate = self.time_is_estimate if quantity == TIME else self.energy_is_estimate
-        if self.cost(quantity) is None or not (is_estimate or self.is_of_one_execution):
-            return ""
-        return ESTIMATED if is_estimate else ONE_EXECUTION
+        return ESTIMATED if is_estimate and self.cost(quantity) is not None else ""
 
     def shown(self, quantity: Quantity) -> str:
         """`cost` with its interval and its mark, or a dash."""
@@ -85,13 +78,11 @@ def of_each(cost: Estimate | None, samples: int | None) -> Estimate | None:
 def headline(compared: Row) -> Headline:
     """The headline of a row of the comparison, or of an explanation, without a reference."""
     time, energy = (_reference(compared, quantity) for quantity in COMPARED)
-    single = compared.get("reference_measurements") == 1 and compared[TIME.scatter] is None
     return Headline(
         time or TIME.of("estimate").read(compared),
         energy or ENERGY.of("estimate").read(compared),
         time is None and TIME.of("reference").value in compared,
         energy is None and ENERGY.of("reference").value in compared,
-        single,
         compared["batch_size"],
         {TIME: compared.get(RUNS) or ()} if time else {},
     )

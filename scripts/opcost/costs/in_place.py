@@ -8,32 +8,29 @@ overhead that the sum adds:
 
 Views are calls without kernels: what they take counts as between calls, as it does in the sum.
 
-A processor may run faster in one execution than in another, in the whole model and in each call
-alike. So calls are compared with the whole model of the same execution, at the speed that the core
-had during the calls, in the executions that count for the time of the whole model:
+Calls are compared with the whole model of the same run, in the runs that count for its time:
 
-    in place = mean(call / whole model of the same execution) x whole model
+    in place = mean(call / whole model of the same run) x whole model
 
 All rows then add up to the whole model. The error of the whole model is common to all of them; that
 of a row's share is its own.
 """
 
-# ASSUME that shares of the whole model scatter like times of operators that take as long: they
-# scatter less, as far as executions differ by the processor's speed.
+# ASSUME that shares of the whole model vary from run to run as times of operators do: they vary
+# less, as far as runs differ by the processor's speed.
 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from opcost import statistics
 from opcost.costs.terms import Row
-from opcost.executions import Executions, Scatter, averaged, batch_error
-from opcost.rows.executed import measured_value, undisturbed
+from opcost.noise import Runs, block_error, with_interval
 from opcost.rows.quantities import CALL_TIME, TIME
+from opcost.rows.runs import undisturbed
 from opcost.statistics import Estimate
 from opcost.tuples.operator_tuple import short_name
 
@@ -51,8 +48,8 @@ _OTHER_CALLS = "the measured model made other calls than were recorded or extrac
 
 
 class InPlaceTimes:
-    """What a model's calls take in place, in the mean over the executions that count for the time
-    of the whole model, without outliers.
+    """What a model's calls take in place, in the mean over the runs that count for the time of the
+    whole model.
     """
 
     def __init__(self, estimate: "ModelEstimate") -> None:
@@ -62,25 +59,17 @@ class InPlaceTimes:
         clocked = [row for row in measured if row[CALL_TIME.value]]
         these = undisturbed(clocked)
         known = [(row, by_call) for row in these if (by_call := self._by_call(row)) is not None]
-        known = [each for each in known if each[0] not in estimate.outlying_whole] or known
-        scatter = estimate.scatter_of_whole
-        wholes_s = [_whole_while_clocked_s(row, scatter) for row, _ in known]
-        self._clocked = [
-            row["clocked_time_s"] / whole_s
-            for whole_s, (row, _) in zip(wholes_s, known, strict=True)
-        ]
-        self._executions = [
-            _shares(by_call, whole_s) for whole_s, (_, by_call) in zip(wholes_s, known, strict=True)
-        ]
+        self._clocked = [row["clocked_time_s"] / row[TIME.value] for row, _ in known]
+        self._runs = [_shares(by_call, row[TIME.value]) for row, by_call in known]
         self.reason = None
-        if not self._executions:
+        if not self._runs:
             reasons = (row["in_place_reason"] for row in measured)
             unknown = _OTHER_CALLS if clocked else _NOT_MEASURED
             unknown = unknown if self._model.calls else _NO_CALLS
             self.reason = next(filter(None, reasons), unknown) if measured else None
 
     def _by_call(self, row: Row) -> list[Estimate] | None:
-        """The time of each of the model's calls in one execution; None if it made others.
+        """The time of each of the model's calls in one run; None if it made others.
 
         Views may differ, as those of a device do from those extracted: then, theirs are unknown
         and zero.
@@ -118,12 +107,12 @@ class InPlaceTimes:
     def by_call_s(self) -> list[float]:
         """Seconds of each of the model's calls, views included; empty if unknown."""
         whole = self._estimate.whole_time
-        columns = zip(*self._executions, strict=True)
+        columns = zip(*self._runs, strict=True)
         return [fmean(each.value for each in column) * whole.value for column in columns if whole]
 
     @property
     def clocked_s(self) -> float | None:
-        """Seconds of the model with the clock, which takes longer in each execution alike."""
+        """Seconds of the model with the clock, which takes longer in each run alike."""
         whole = self._estimate.whole_time
         return fmean(self._clocked) * whole.value if self._clocked and whole else None
 
@@ -170,24 +159,23 @@ class InPlaceTimes:
     def _mean(self, numbers: Sequence[int]) -> Estimate | None:
         """Seconds of one of these calls, in their mean."""
         whole = self._estimate.whole_time
-        if not self._executions or whole is None:
+        if not self._runs or whole is None:
             return None
-        return statistics.product(self._share(numbers, whole.value), whole)
+        return statistics.product(self._share(numbers), whole)
 
-    def _share(self, numbers: Sequence[int], whole_s: float) -> Estimate:
+    def _share(self, numbers: Sequence[int]) -> Estimate:
         """The share of one of these calls in the whole model, in their mean: the errors of calls in
-        one execution add up, as if they had one cause.
+        one run add up, as if they had one cause.
         """
         means = [
             statistics.correlated_sum((1 / len(numbers), by_call[number]) for number in numbers)
-            for by_call in self._executions
+            for by_call in self._runs
         ]
         values = [each.value for each in means]
         if min(values) <= 0:
             return Estimate(fmean(values), None, None)
-        found = Executions(values, list(map(batch_error, means)))
-        scatter = self._estimate.scatter(TIME)
-        return averaged(found, scatter and scatter.at(found.middle * whole_s))
+        runs = Runs(values, [*map(block_error, means)])
+        return with_interval(fmean(values), runs, self._estimate.noise.variations[TIME])
 
     def columns(self) -> dict[str, Any]:
         """The columns of the comparison."""
@@ -261,7 +249,7 @@ class InPlaceTimes:
     def _alone(self) -> dict[str, Estimate | None]:
         """Tuple id -> seconds of a call measured alone, if it was."""
         return {
-            term.record.operator_tuple.tuple_id: measured_value(term.row, TIME)
+            term.record.operator_tuple.tuple_id: self._estimate.noise.value(term.row, TIME)
             if term.measured and term.row
             else None
             for term in self._estimate.addable
@@ -335,18 +323,6 @@ def _grouped(rows: Sequence[Row], column: str, key: Callable[[Row], str]) -> lis
         for name, tuples in groups.items()
     ]
     return sorted(found, key=lambda row: -row[IN_PLACE.value])
-
-
-def _whole_while_clocked_s(row: Row, scatter: Scatter | None) -> float:
-    """Seconds of the whole model in an execution, at the speed that the core had while its calls
-    were timed, a moment later; as it was timed, if that is unknown.
-    """
-    time_s: float = row[TIME.value]
-    before, while_clocked = row["core_speed_per_s"], row["clocked_core_speed_per_s"]
-    if scatter is None or scatter.speed_law is None or not before or not while_clocked:
-        return time_s
-    law = replace(scatter.speed_law, usual_speed=while_clocked)
-    return law.corrected(Executions([time_s], [None], [before])).values[0]
 
 
 def _shares(times: Sequence[Estimate], whole_s: float) -> list[Estimate]:

@@ -2,8 +2,8 @@
 
 The estimate of an eager model is that of the comparison. A graph has no host, and a compiled model
 little: their estimate is the sum over the operators, without what the host adds. A compiled model
-is faster than that by what fusion saves. The interval of the sum holds the method's own error, as
-that of eager does.
+is faster than that by what fusion saves. The interval of the sum holds the model error, as that of
+eager does.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,8 +14,8 @@ from opcost.costs.estimate import ModelEstimate
 from opcost.costs.terms import Row
 from opcost.launch_modes import EAGER
 from opcost.rows import comparability
-from opcost.rows.executed import combined_value
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
+from opcost.rows.runs import combined_value
 from opcost.text import difference, percent, shortened, table
 
 _LINE = 100
@@ -56,11 +56,8 @@ def _further(estimate: ModelEstimate, row: Row) -> dict[str, Any]:
     }
     estimates = (estimate.operators_time, estimate.operators_energy)
     for quantity, expected in zip(COMPARED, estimates, strict=True):
-        of_time = quantity == TIME
-        beside = estimate.scatter_beside if of_time else estimate.energy_scatter_beside
-        scatter = beside([row])
-        measured = combined_value([row], quantity, scatter)
-        known = None if mixed else estimate.with_method(expected, quantity)
+        measured = combined_value([row], quantity, estimate.noise.variations[quantity])
+        known = None if mixed else estimate.with_model_error(expected, quantity)
         error = measured and known and statistics.ratio(known, measured).plus(-1)
         columns |= quantity.columns(measured) | quantity.of("estimate").columns(known)
         columns |= quantity.error.columns(error)

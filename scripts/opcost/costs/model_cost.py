@@ -66,7 +66,7 @@ class ModelCost:
     @property
     def time(self) -> Estimate | None:
         """Seconds, added up from operators; None if one is missing. The 95 % interval holds the
-        uncertainty of the measurements and, if known (`method_error`), the method's own error.
+        uncertainty of the measurements and, if known, the `model_error`.
         """
         return self._chosen.estimate.time
 
@@ -76,11 +76,11 @@ class ModelCost:
         return self._chosen.estimate.energy
 
     @property
-    def method_error(self) -> float | None:
-        """Half of the 95 % interval of the method's own error in time, relative; None in
-        inference if fewer than two models tell it that were measured as a whole.
+    def model_error(self) -> float | None:
+        """Half of the 95 % interval of the model error in time, relative; None if no other model
+        was measured end to end.
         """
-        half: float | None = self._chosen.compared[TIME.method_half]
+        half: float | None = self._chosen.compared[TIME.model_error_half]
         return half
 
     @property

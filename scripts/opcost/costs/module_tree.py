@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from opcost.costs.breakdown import total_cost
-from opcost.costs.shares import BEYOND_COLUMNS
+from opcost.costs.shares import OVERHEAD_COLUMN
 from opcost.costs.terms import Row
 from opcost.rows.quantities import COMPARED, TIME, Quantity
 
@@ -24,9 +24,8 @@ class Branch:
     Or, if `is_rest`, its small children (`others`) and, if it `calls_operators`, the module itself.
 
     `depth` is its level, `share` that of the model's time, 0 where none is measured. Seconds and
-    joules are of what is measured, with its part of what is beyond operators; FLOPs are None if
-    those of an operator are unknown, parameters if that is not recorded. `tuples` are those of each
-    module, added up.
+    joules are of what is measured, with call overhead; FLOPs are None if those of an operator are
+    unknown, parameters if that is not recorded. `tuples` are those of each module, added up.
     """
 
     path: Path
@@ -66,12 +65,13 @@ class _Node:
 
 
 def module_amounts(compared: Row, modules: Sequence[Row], quantity: Quantity) -> list[float]:
-    """What each module costs with its part of what is beyond operators, in seconds or joules.
+    """What each module costs with its call overhead, in seconds or joules. The wait for the host is
+    no module's.
 
-    The energy beyond operators is divided like the time.
+    The energy of call overhead is divided like its time.
     """
     partial = [row[quantity.of("partial").value] or 0.0 for row in modules]
-    beyond_s = [sum(row[column] or 0.0 for column in BEYOND_COLUMNS) for row in modules]
+    beyond_s = [row[OVERHEAD_COLUMN] or 0.0 for row in modules]
     if quantity == TIME:
         return [own + more for own, more in zip(partial, beyond_s, strict=True)]
     estimate, total_s = compared[quantity.of("estimate").value], math.fsum(beyond_s)
@@ -102,7 +102,7 @@ def module_tree(
     for path, node in nodes.items():
         node.parameters = (parameters or {}).get(".".join(path))
         node.own_parameters = (own_parameters or {}).get(".".join(path))
-    total_s = total_cost(compared, nodes[()].time_s, TIME)
+    total_s = total_cost(compared, nodes[()].time_s + (compared["idle_time_s"] or 0.0), TIME)
     least_s = smallest * total_s
     opened = _opened(nodes, most if total_s else None, least_s)
     return _branches((), nodes, opened, total_s, least_s)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from opcost import statistics
 from opcost.costs.terms import Row, Term, terms_of
 from opcost.models.axes import Sweep, described
-from opcost.rows.executed import measured_value
 from opcost.rows.quantities import COMPARED, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.text import difference, table, with_interval
@@ -92,7 +91,7 @@ def costs(
 
 
 def _total(rows: Iterable[tuple[int, Row | None]], quantity: Quantity) -> Estimate | None:
-    read = [(calls, measured_value(row, quantity)) for calls, row in rows if row is not None]
+    read = [(calls, quantity.read(row)) for calls, row in rows if row is not None]
     known = [(float(calls), cost) for calls, cost in read if cost is not None]
     return statistics.weighted_sum(known) if len(known) == len(read) else None
 

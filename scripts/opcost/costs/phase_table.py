@@ -15,10 +15,6 @@ _MEANINGS = {
     _TIMES: f"{_TIMES}: how many times as long as forward, in the whole step",
     ESTIMATED: f"{ESTIMATED.strip()}: in the sum, where the whole step's phases are unknown",
 }
-_NO_INTERVAL = (
-    "A phase of the whole step has no ±: it is known from one execution, with too few undisturbed "
-    "batches. A further execution gives it one"
-)
 
 
 def phase_lines(comparison: Iterable[Row], named: bool = True) -> list[str]:
@@ -33,20 +29,14 @@ def phase_lines(comparison: Iterable[Row], named: bool = True) -> list[str]:
 
 
 def phase_notes(comparison: Sequence[Row]) -> list[str]:
-    """What the table of phases says of these rows, and why an interval is missing; empty without a
-    table.
-    """
+    """What the table of phases says of these rows; empty without a table."""
     times = [_times_forward(row) for row in comparison]
-    notes = []
-    if any(times):
-        said = [_MEANINGS[_TIMES]]
-        if any(ESTIMATED in each for each in times):
-            said.append(_MEANINGS[ESTIMATED])
-        notes.append(f"{'; '.join(said)}.")
-    measured = [_whole(row, phase) for row in comparison for phase in COMPARED_PHASES]
-    if any(each is not None and each.low is None for each in measured):
-        notes.append(f"{_NO_INTERVAL}.")
-    return notes
+    if not any(times):
+        return []
+    said = [_MEANINGS[_TIMES]]
+    if any(ESTIMATED in each for each in times):
+        said.append(_MEANINGS[ESTIMATED])
+    return [f"{'; '.join(said)}."]
 
 
 def _cells(row: Row, named: bool) -> Sequence[dict[str, str]]:

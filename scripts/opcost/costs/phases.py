@@ -8,8 +8,8 @@ from opcost import statistics
 from opcost.costs.call_overhead import added
 from opcost.costs.estimate import ModelEstimate
 from opcost.models.phases import COMPARED_PHASES, compared_phase
-from opcost.rows.executed import combined_value, measured_value
 from opcost.rows.quantities import PHASE_TIMES, TIME
+from opcost.rows.runs import combined_value
 from opcost.statistics import Estimate
 
 
@@ -22,7 +22,9 @@ def phase_columns(estimate: ModelEstimate) -> dict[str, Any]:
             _summed(estimate, phase) if trained else None
         )
         columns |= TIME.of(f"reference_{phase}").columns(
-            combined_value(estimate.measured_whole, PHASE_TIMES[phase], estimate.scatter_of_whole)
+            combined_value(
+                estimate.measured_whole, PHASE_TIMES[phase], estimate.end_to_end_variation
+            )
             if trained
             else None
         )
@@ -30,7 +32,9 @@ def phase_columns(estimate: ModelEstimate) -> dict[str, Any]:
 
 
 def _summed(estimate: ModelEstimate, phase: str) -> Estimate | None:
-    """Seconds of a phase, added up, with call overhead or the wait for the host."""
+    """Seconds of a phase: its operators, with call overhead; on a GPU, with a part of the wait for
+    the host, in proportion to the seconds of the host.
+    """
     if estimate.summed_time is None:
         return None
     here = [compared_phase(call.phase) == phase for call in estimate.model.calls]
@@ -42,12 +46,13 @@ def _summed(estimate: ModelEstimate, phase: str) -> Estimate | None:
     parts = [
         (counts[row["tuple_id"]], value)
         for row in estimate.rows
-        if row["tuple_id"] in counts and (value := measured_value(row, TIME)) is not None
+        if row["tuple_id"] in counts and (value := estimate.noise.value(row, TIME)) is not None
     ]
-    if estimate.race is not None:
-        idle = zip(estimate.race.idle_by_call_s, here, strict=True)
-        waits_s = sum(idle_s for idle_s, is_here in idle if is_here)
-        return statistics.weighted_sum(parts).plus(waits_s) if parts else None
+    if parts and estimate.iteration is not None:
+        calls = zip(estimate.iteration.calls, here, strict=True)
+        host_s = sum(call.host_s for call, is_here in calls if is_here)
+        share = host_s / (estimate.iteration.host_s or 1.0)
+        return statistics.weighted_sum([*parts, (share, estimate.iteration.idle)])
     weights = added(
         [each for each, is_here in zip(estimate.overheads_by_call, here, strict=False) if is_here]
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from opcost import statistics
 from opcost.costs.interpolation import Interpolation, mean_weights
-from opcost.costs.shares import BEYOND_COLUMNS
+from opcost.costs.shares import OVERHEAD_COLUMN
 from opcost.costs.terms import Row, by_target
 from opcost.models.generation import Generation
 from opcost.rows.quantities import COMPARED, Quantity
@@ -98,7 +98,7 @@ class Request:
             columns[f"{quantity}_reason"] = self.reason(quantity)
             steps = self._steps(quantity.of("estimate"))
             columns[interpolation_half(quantity)] = steps and steps.half_width
-        added = ("calls", "flops", *BEYOND_COLUMNS)
+        added = ("calls", "flops", OVERHEAD_COLUMN, "idle_time_s")
         return columns | {
             name: _rounded(self._added(self.rows, name), name in ("calls", "flops"))
             for name in added
@@ -111,7 +111,7 @@ class Request:
     def modules(self, modules: Iterable[Row]) -> list[dict[str, Any]]:
         """The cost of a request by module and phase, from that of all models."""
         keys = ("module_path", "module_class")
-        return self._grouped(modules, keys, (*_ADDED, *BEYOND_COLUMNS))
+        return self._grouped(modules, keys, (*_ADDED, OVERHEAD_COLUMN))
 
     def _steps(self, quantity: Quantity) -> Interpolation | None:
         known = self._known(quantity)

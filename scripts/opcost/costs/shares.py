@@ -9,8 +9,8 @@ from typing import Any
 from opcost.costs.terms import Term, flops_of
 from opcost.tuples.model_tuples import ModelTuples
 
-BEYOND_COLUMNS = ("overhead_time_s", "idle_time_s")
-"""Seconds beyond operators: call overhead on a processor, the wait for the host on a GPU."""
+OVERHEAD_COLUMN = "overhead_time_s"
+"""Seconds of call overhead."""
 
 IN_PLACE_COLUMN = "in_place_time_s"
 """Seconds of the calls inside the running model."""
@@ -87,7 +87,7 @@ def module_shares(
                     column: math.fsum(more_s[column][path, kind, phase])
                     if column in more_s
                     else None
-                    for column in (*BEYOND_COLUMNS, IN_PLACE_COLUMN)
+                    for column in (OVERHEAD_COLUMN, IN_PLACE_COLUMN)
                 },
             }
             for (path, kind, phase), counts in calls.items()

@@ -4,20 +4,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from opcost.costs.terms import Row
-from opcost.rows.executed import measured_value
-from opcost.rows.quantities import COMPARED, ENERGY, SPEED_SD, TIME, Quantity
+from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
+from opcost.rows.runs import Noise
 from opcost.tuples.model_tuples import ModelTuples
 
-_MEASURED = ("device_name", "flags", "executions", TIME.scatter, SPEED_SD)
+_MEASURED = ("device_name", "flags", "runs")
 
 
 def single_operators(
-    models: Mapping[str, Sequence[ModelTuples]], operator_rows: Sequence[Row]
+    models: Mapping[str, Sequence[ModelTuples]],
+    operator_rows: Sequence[Row],
+    noises: Mapping[str, Noise],
 ) -> Iterator[dict[str, Any]]:
     """A row for each operator without a model on each target, with the columns of the comparison
     that a headline and a sweep read, and with its tuple.
 
-    `models` are those of each target. Nothing stands beside a whole: an operator's cost is its own.
+    `models` and `noises` are those of each target.
     """
     rows = {(row["target"], row["tuple_id"]): row for row in operator_rows}
     for target, subjects in models.items():
@@ -34,10 +36,11 @@ def single_operators(
                 "bytes": record.bytes,
                 "batch_size": None,
                 **{name: None if row is None else row[name] for name in _MEASURED},
+                TIME.run_sd: noises[target].variations[TIME].sd if row else None,
             }
             for quantity in COMPARED:
                 reason = _why_unknown(row, quantity)
-                cost = measured_value(row, quantity) if row and reason is None else None
+                cost = noises[target].value(row, quantity) if row and reason is None else None
                 columns |= quantity.of("estimate").columns(cost)
                 columns[f"{quantity}_reason"] = reason
             yield columns

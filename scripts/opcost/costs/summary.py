@@ -20,7 +20,6 @@ def summarise(
     comparison: Sequence[Row],
     shares: Sequence[Row],
     refused: Mapping[str, str] | None = None,
-    modules: Sequence[Row] = (),
     in_context: Sequence[Row] = (),
     further: Iterable[Sequence[str]] = (),
 ) -> str:
@@ -30,14 +29,14 @@ def summarise(
     targets = list(dict.fromkeys(row["target"] for row in comparison))
     parts = ["\n".join(_costs(comparison, targets))] if len(targets) > 1 else []
     for target in targets:
-        here, shared, called, timed = (
+        here, shared, timed = (
             [row for row in rows if row["target"] == target]
-            for rows in (comparison, shares, modules, in_context)
+            for rows in (comparison, shares, in_context)
         )
         lines = [f"Target {target}: {_conditions(here)}"]
         if len(targets) == 1:
             lines += ["", *_costs(here, targets)]
-        parts.append("\n".join([*lines, *_details(here, shared, called, timed)]))
+        parts.append("\n".join([*lines, *_details(here, shared, timed)]))
     parts += ["\n".join(not_extracted(refused))] if refused else []
     parts += ["\n".join(lines) for lines in further if lines]
     return with_meaning_of_noise("\n\n".join(parts))
@@ -65,10 +64,7 @@ def _costs(rows: Sequence[Row], targets: Sequence[str]) -> list[str]:
 
 
 def _details(
-    comparison: Sequence[Row],
-    shares: Sequence[Row],
-    modules: Sequence[Row],
-    in_context: Sequence[Row],
+    comparison: Sequence[Row], shares: Sequence[Row], in_context: Sequence[Row]
 ) -> list[str]:
     """Where the cost of a target's models goes, how far that can be trusted, and the caveats."""
     lines = []
@@ -90,7 +86,7 @@ def _details(
     found = caveats(comparison, in_context=in_context)
     notes = [*phase_notes(comparison), *meanings(comparison), *found]
     lines += ["", *wrapped([_of_what(comparison), *notes])]
-    if waits := waits_of(comparison, modules):
+    if waits := waits_of(comparison):
         lines += ["", f"{WAITING_TITLE} (share of the estimate):"]
         lines += wrapped((f"{text}." for text in waits), "  ")
     return lines
@@ -108,7 +104,7 @@ def _of_what(comparison: Sequence[Row]) -> str:
     if any(row[TIME.of("estimate").value] is None for row in comparison):
         return (
             f"{text}; where it is missing, of the whole model, or else of what is known. What is "
-            "not measured is then the rest of the whole, with the method's own error."
+            "not measured is then the rest of the whole, with the model error."
         )
     return f"{text}."
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from opcost.costs.caveats import INTERVAL, scatter_text, speed_text
+from opcost.costs.caveats import INTERVAL, variation_text
 from opcost.costs.growth_text import growths
 from opcost.costs.headline import ESTIMATED
 from opcost.costs.optima import AlongAxis
@@ -21,7 +21,7 @@ from opcost.costs.sweeps import (
 from opcost.costs.terms import Row
 from opcost.models.axes import Point, described, label, text
 from opcost.rows.flags import explained
-from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, SPEED_SD, TIME, Quantity
+from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, TIME, Quantity
 from opcost.text import (
     counted,
     difference,
@@ -57,17 +57,7 @@ def findings(points: Sequence[Row]) -> list[str]:
     """Sentences about a sweep: what is least, how it grows, and what the numbers mean."""
     is_operator = points[0]["tuple_id"] is not None
     found = [*_most_frugal(points), *_optima(points), *growths(points)]
-    return [*found, *(_notes(points) if is_operator else _one_execution(points))]
-
-
-def _one_execution(points: Sequence[Row]) -> list[str]:
-    """For models, what else their numbers mean stands beside the comparison."""
-    if not any(row["executions"] == 1 and row[TIME.scatter] is None for row in points):
-        return []
-    return [
-        "Points of one execution: the scatter between executions is unknown, and in no interval, "
-        "so what is told apart here may not differ. Further rounds tell."
-    ]
+    return [*found, *(_notes(points) if is_operator else [])]
 
 
 def _tuples(points: Sequence[Row]) -> str:
@@ -114,12 +104,6 @@ def _notes(points: Sequence[Row]) -> list[str]:
     beside the comparison.
     """
     measured = [row for row in points if TIME.read(row) is not None]
-    scatters = dict.fromkeys(
-        ""
-        if row[TIME.scatter] is None and (row["executions"] or 1) > 1
-        else scatter_text(row[TIME.scatter])
-        for row in measured
-    )
     found = {flag for row in measured for flag in row["flags"] or ()}
     unknown = names_by_text(
         (row[f"{TIME}_reason"], described(axes_of(row), " ") or row["model"])
@@ -127,8 +111,12 @@ def _notes(points: Sequence[Row]) -> list[str]:
         if row[f"{TIME}_reason"]
     )
     return [
-        *(f"{INTERVAL}. {text}".rstrip() for text in scatters),
-        *(speed_text(each) for each in dict.fromkeys(row[SPEED_SD] for row in measured) if each),
+        *([f"{INTERVAL}."] if measured else []),
+        *(
+            text
+            for sd in dict.fromkeys(row[TIME.run_sd] for row in measured)
+            for text in variation_text(sd)
+        ),
         *(f"{flag}: {explained(flag)}." for flag in sorted(found)),
         *(f"No time of {some(names, _NAMED)}: {reason}." for reason, names in unknown.items()),
     ]

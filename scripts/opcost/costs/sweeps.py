@@ -16,7 +16,7 @@ from opcost.costs.headline import headline, of_each
 from opcost.costs.optima import OBJECTIVES, AlongAxis, objective, on_front, optima
 from opcost.costs.terms import Row, by_target
 from opcost.models.axes import Point, Sweep
-from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, SPEED_SD, TIME, Quantity
+from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
 
@@ -110,8 +110,7 @@ def _rows(
                 "batch_size": found.batch_size,
                 "tuples": len(tuples),
                 "new_tuples": len(tuples - known[target]),
-                TIME.scatter: compared[TIME.scatter],
-                SPEED_SD: compared[SPEED_SD],
+                TIME.run_sd: compared[TIME.run_sd],
                 **_of_operator(compared),
             }
             known[target] |= tuples
@@ -146,12 +145,12 @@ def _rows(
 
 def _of_operator(compared: Row) -> dict[str, Any]:
     """The tuple of an operator without a model, its work and device; null for a model, of which
-    the comparison has the latter two. The flags and executions of either.
+    the comparison has the latter two. The flags and runs of either.
     """
     names = ("tuple_id", "flops", "bytes", "device_name")
     if "tuple_id" in compared:
-        return {name: compared[name] for name in (*names, "flags", "executions")}
-    whole = {"flags": "reference_flags", "executions": "reference_measurements"}
+        return {name: compared[name] for name in (*names, "flags", "runs")}
+    whole = {"flags": "reference_flags", "runs": "reference_measurements"}
     return dict.fromkeys(names) | {name: compared[of] for name, of in whole.items()}
 
 

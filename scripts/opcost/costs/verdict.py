@@ -10,12 +10,11 @@ from opcost.text import TOO_NOISY, difference, digits, is_too_noisy, margin, plu
 
 _REAL = " *"
 _HOST = "host"
-_METHOD = "method"
+_MODEL_ERROR = "model error"
 _POINTS = " pp"
 _MEANINGS = {
-    _METHOD: "measurement, method: what makes up the interval of the sum: the uncertainty of its "
-    "measurements, and the method's own error, which is how far the sums of other models lie from "
-    "their wholes beyond the uncertainty of theirs.",
+    _MODEL_ERROR: "measurement, model error: the interval of the sum is from the uncertainty of "
+    "its measurements, and of how far the sums of other models lie from their wholes.",
     "±": "Trust to: the largest difference between the sum over operators and the measured whole "
     "model that its 95 % interval allows.",
     _REAL: "*: the interval excludes zero, so the difference is more than noise.",
@@ -153,7 +152,7 @@ def trust_cells(compared: Row, quantity: Quantity) -> dict[str, str]:
     return {
         "sum": TOO_NOISY if is_too_noisy(total) else shown,
         "measurement": _half(compared[quantity.measurement_half]),
-        "method": _half(compared[quantity.method_half]),
+        "model error": _half(compared[quantity.model_error_half]),
         "whole model": quantity.of("reference").shown(compared),
         "difference": difference(quantity.error.read(compared)),
         "trust to": verdict(compared, quantity),
@@ -170,5 +169,5 @@ def meanings(comparison: Sequence[Row]) -> list[str]:
         for quantity in COMPARED
         for each in (verdict, _shares)
     ]
-    shown += [_METHOD for row in comparison if row["method_models"] is not None]
+    shown += [_MODEL_ERROR for row in comparison if row["model_error_models"] is not None]
     return [text for mark, text in _MEANINGS.items() if any(mark in each for each in shown)]

@@ -4,8 +4,8 @@ The database holds every measurement, of this study and others; `selection` sele
 """
 
 import json
-import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -14,64 +14,75 @@ from typing import Any
 import pyarrow as pa
 
 from opcost.addresses import definition_address
+from opcost.databases import model_ratios
 from opcost.databases.measured import Damages, Measured
-from opcost.databases.rounds import JOINED, Scatters, joined
-from opcost.databases.target_columns import columns_of_targets, with_methods, with_results
+from opcost.databases.rounds import joined
 from opcost.devices.changes import changes_between
-from opcost.devices.device_file import read_device
+from opcost.devices.device_file import Sample, read_device
 from opcost.errors import OpcostError
 from opcost.files import read_json, version_of
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import device_file, folder_of, series_of, settings_file
 from opcost.rows import records, schemas
 from opcost.rows.comparability import meaning
+from opcost.rows.overhead_samples import overhead_columns, read_samples
+from opcost.rows.runs import ModelRatio
 from opcost.study import Conditions
 
-Methods = Callable[[Measured, Damages, Path], Mapping[str, Mapping[str, Any]]]
-"""Target -> its columns of the method's own error, from a database without them."""
+Row = dict[str, Any]
+
+Ratios = Callable[
+    [Measured, Damages, Mapping[str, Mapping[str, Row]]], Mapping[str, Sequence[ModelRatio]]
+]
+"""Target -> its models' ratios of estimate and end-to-end, from its rows by tuple id."""
 
 _BATCH = 500
+_RAW = {"batch_time_s", "batch_undisturbed", "power_sample_w", "power_sample_time_s"}
 
 
 def write_database(
     measured: Measured,
     output: Path,
     asked: Collection[Path] | None = None,
-    methods: Methods | None = None,
+    ratios: Ratios | None = None,
 ) -> list[str]:
     """Write the rows of all measured operators into one file, in the order of targets and tuples.
 
-    Each row joins the executions of a tuple (`rounds`). Memory is bounded. Each row gets the
-    columns of its target (`target_columns`); those of the method's own error are null without
-    `methods`.
+    Each row joins the runs of a tuple (`rounds`), and states the call overhead of its target. The
+    `ratios` of models, which the model error is from, are the file's metadata (`model_ratios`).
 
     Raises OpcostError with a remedy for a damaged file, or one that holds another tuple or other
     conditions than its path names, among `asked` (default: all files). Other such files are
     skipped, and the returned messages name them.
     """
     damages = Damages(asked)
-    scatters = Scatters()
-    with tempfile.TemporaryDirectory() as folder:
-        # The scatter of a target is known once all rows have been read.
-        joined_rows = Path(folder) / "joined.parquet"
-        rows = _noted(_rows(measured, damages), scatters)
-        records.write_batches(joined_rows, JOINED, rows)
-        overheads = columns_of_targets(measured, damages, scatters)
-        # The method's own error follows from the combined rows of a target.
-        combined_rows = Path(folder) / "combined.parquet"
-        stored = records.stream(joined_rows, JOINED)
-        batches = (with_results(batch, overheads, scatters) for batch in stored)
-        records.write_batches(combined_rows, schemas.DATABASE, batches)
-        known = methods(measured, damages, combined_rows) if methods else {}
-        damages.left_out()  # before the database is replaced
-        stored = records.stream(combined_rows, schemas.DATABASE)
-        batches = (with_methods(batch, known) for batch in stored)
-        records.write_batches(output, schemas.DATABASE, batches)
+    overheads = _overheads(measured, damages)
+    seen: dict[str, dict[str, Row]] = defaultdict(dict)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        held: list[Row] = []
+        for row in _rows(measured, damages):
+            held.append(row | overheads.get(row["target"], {}))
+            if ratios is not None:
+                seen[row["target"]][row["tuple_id"]] = {
+                    name: held[-1].get(name) for name in schemas.DATABASE.names if name not in _RAW
+                }
+            if len(held) == _BATCH:
+                yield pa.RecordBatch.from_pylist(held, schema=schemas.DATABASE)
+                held = []
+        if held:
+            yield pa.RecordBatch.from_pylist(held, schema=schemas.DATABASE)
+
+    def metadata() -> Mapping[str, str]:
+        known = ratios(measured, damages, seen) if ratios else {}
+        damages.left_out()  # raises before the database is replaced
+        return model_ratios.metadata(known)
+
+    records.write_batches(output, schemas.DATABASE, batches(), metadata)
     return damages.left_out()
 
 
-def _rows(measured: Measured, damages: Damages) -> Iterator[pa.RecordBatch]:
-    held: list[dict[str, Any]] = []
+def _rows(measured: Measured, damages: Damages) -> Iterator[Row]:
     for paths in measured.operators:
         target = measured.target_in(folder_of(paths[0]))
         readable = {}
@@ -80,18 +91,21 @@ def _rows(measured: Measured, damages: Damages) -> Iterator[pa.RecordBatch]:
                 readable[path] = {**_checked(path, damages.remedy(path)), "target": target}
         found = damages.once(readable)
         if found:
-            held.append(joined(list(found.values()), [series_of(path).round for path in found]))
-        if len(held) == _BATCH:
-            yield pa.RecordBatch.from_pylist(held, schema=JOINED)
-            held = []
-    if held:
-        yield pa.RecordBatch.from_pylist(held, schema=JOINED)
+            yield joined(list(found.values()), [series_of(path).round for path in found])
 
 
-def _noted(rows: Iterator[pa.RecordBatch], scatters: Scatters) -> Iterator[pa.RecordBatch]:
-    for batch in rows:
-        scatters.note(batch)
-        yield batch
+def _overheads(measured: Measured, damages: Damages) -> dict[str, dict[str, Any]]:
+    """Target -> the columns of its call overhead."""
+    samples: dict[str, list[Sample]] = defaultdict(list)
+    for path in measured.overheads:
+        with damages.tolerated(path):
+            found = read_samples(path)
+            known = samples[measured.target_in(path.parent)]
+            if found and found[0] in known:  # no two processes agree to the last digit
+                damages.copies.append(path)
+            else:
+                known += found
+    return {target: overhead_columns(found) for target, found in samples.items()}
 
 
 def _checked(path: Path, remedy: str) -> dict[str, Any]:

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from opcost.rows.columns import METHOD, OVERHEAD, SCATTERS
+from opcost.rows.columns import OVERHEAD
 from opcost.rows.comparability import COLUMNS
 
-STATE = [column.name for column in (*OVERHEAD, *SCATTERS, *METHOD)]
+STATE = [column.name for column in OVERHEAD]
 """The columns that are the same in all rows of a target."""
 
 COMPARED = (

@@ -12,12 +12,12 @@ from opcost.results_folder import (
     MODELS,
     OPERATORS,
     device_file,
-    executions,
     folder_of,
     overhead_files,
+    runs_by_subject,
     target_folders,
 )
-from opcost.rows.executed import is_copy
+from opcost.rows.runs import is_copy
 from opcost.text import some
 
 _NAMED = 10
@@ -27,7 +27,7 @@ _NAMED = 10
 class Measured:
     """The files that a database is made from.
 
-    `operators` are the executions of each tuple, in the order of rounds, `models` likewise those of
+    `operators` are the runs of each tuple, in the order of rounds, `models` likewise those of
     each whole model; `overheads` the files with call overhead. `shown` are the folders that have
     the names of their targets: others have that of their conditions, too.
     """
@@ -56,8 +56,8 @@ def find_measured(results: Path, shown: Collection[Path] | None = None) -> Measu
     folders = target_folders(results)
     found = Measured(shown=_newest(folders) if shown is None else shown)
     for folder in sorted(folders, key=lambda each: found.target_in(each)):
-        found.operators.extend(executions(folder, OPERATORS).values())
-        found.models.extend(executions(folder, MODELS).values())
+        found.operators.extend(runs_by_subject(folder, OPERATORS).values())
+        found.models.extend(runs_by_subject(folder, MODELS).values())
         if device_file(folder).is_file():
             found.overheads.extend(overhead_files(folder))
     return found
@@ -83,7 +83,7 @@ class Damages:
     copies: list[Path] = field(default_factory=list)
 
     def once(self, rows: Mapping[Path, dict[str, Any]]) -> dict[Path, dict[str, Any]]:
-        """The executions of a subject by file, without copies of others, which count once."""
+        """The runs of a subject by file, without copies of others, which count once."""
         left_out = [
             path for path, row in zip(rows, is_copy(list(rows.values())), strict=True) if row
         ]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from opcost.databases import model_ratios
 from opcost.databases.duplicates import COMPARED, STATE, digests, preference
 from opcost.databases.provenance import Sources, rows_of, sources_of, stating, united
 from opcost.errors import OpcostError
@@ -121,8 +122,16 @@ def merge(paths: Sequence[Path], output: Path) -> Merge:
     sources = [sources_of(path) for path in paths]
     check_output(output, paths)
     done = Merge()
-    best, stated = _choose(paths, sources, done)
+    groups: set[tuple[Path, str, str]] = set()
+    best, stated = _choose(paths, sources, done, groups)
     schema = stating(schemas.MERGED, united(sources))
+    known_ratios = {path: model_ratios.read_ratios(path) for path in paths}
+    ratios = model_ratios.united(
+        (group, found)
+        for path, target, group in sorted(groups)
+        for name in (target, group)  # of a database, and of a merged one
+        if (found := known_ratios[path].get(name))
+    )
 
     def kept() -> Iterator[pa.RecordBatch]:
         yield from _kept(paths, sources, best, stated, done)
@@ -130,15 +139,19 @@ def merge(paths: Sequence[Path], output: Path) -> Merge:
             if version_of(path) != known:
                 raise OpcostError(f"{path} was replaced while it was read: merge again")
 
-    records.write_batches(output, schema, kept())
+    records.write_batches(output, schema, kept(), lambda: model_ratios.metadata(ratios))
     return done
 
 
 def _choose(
-    paths: Sequence[Path], sources: Sequence[Sources], done: Merge
+    paths: Sequence[Path],
+    sources: Sequence[Sources],
+    done: Merge,
+    groups: set[tuple[Path, str, str]],
 ) -> tuple[dict[tuple[int, int], _Best], dict[str, pa.RecordBatch]]:
     """The preferred rows by position: number of the database, number of the row. And what the
-    newest state of each target says of it, by conditions_id.
+    newest state of each target says of it, by conditions_id. Notes the path, target and
+    conditions_id of all rows in `groups`.
     """
     best: dict[_Key, _Best] = {}
     states: dict[str | None, dict[bytes, tuple[Any, ...]]] = defaultdict(dict)
@@ -147,16 +160,16 @@ def _choose(
     for number, path in enumerate(paths):
         sealed = records.is_sealed(path)
         for batch, origins in rows_of(path, sources[number]):
-            models = batch["method_models"].to_pylist()
-            of_rows = (_compared(batch), models, digests(batch), digests(batch.select(STATE)))
+            of_rows = (_compared(batch), digests(batch), digests(batch.select(STATE)))
             rows = zip(*of_rows, origins, strict=True)
-            for index, (row, known, digest, state, origin) in enumerate(rows, done.rows[path]):
+            for index, (row, digest, state, origin) in enumerate(rows, done.rows[path]):
                 distinct.add(digest)
                 found = _Best(preference(row, sealed), digest, (number, index), origin)
                 group = comparability.conditions_id(row)
                 key = _Key(group, row["tuple_id"] if group else digest, state)
-                rank = (*found.rank, len(known or ()))
-                states[group][state] = max(rank, states[group].get(state, rank))
+                states[group][state] = max(found.rank, states[group].get(state, found.rank))
+                if group is not None:
+                    groups.add((path, row["target"], group))
                 if group is not None and state not in stated[group]:
                     stated[group][state] = batch.select(STATE).take(
                         pa.array([index - done.rows[path]])

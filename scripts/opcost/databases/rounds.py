@@ -1,40 +1,26 @@
-"""Rows of a database from the executions of each tuple, one for each round.
+"""Rows of a database from the runs of each tuple, one for each round.
 
-A row keeps what each execution found (`execution_...`), so that it can be combined again when the
-scatter of its target is known better. Its other columns say how executions are joined in them.
+A row keeps the value of each run (`run_...`), so that it can be combined with the run-to-run
+variation of its target. Its other columns say how runs are joined in them.
 """
 
 import itertools
-from array import array
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from statistics import median
 from typing import Any
 
-import pyarrow as pa
-
-from opcost.executions import Executions, Scatter, batch_error, scatter_of
-from opcost.rows import comparability, schemas
+from opcost.noise import block_error
+from opcost.rows import comparability
 from opcost.rows.column import Joining
-from opcost.rows.columns import DISTURBED_EXECUTIONS, EXECUTIONS, MEASUREMENT
-from opcost.rows.executed import executions_in, undisturbed
-from opcost.rows.quantities import EXECUTED, POWER, TIME, Quantity
+from opcost.rows.columns import MEASUREMENT
+from opcost.rows.quantities import MEASURED, POWER
+from opcost.rows.runs import result_of, undisturbed
 
 Row = dict[str, Any]
 
-JOINED = pa.schema(
-    [
-        *schemas.OPERATOR,
-        *(schemas.DATABASE.field(each.name) for each in (*EXECUTIONS, DISTURBED_EXECUTIONS)),
-    ],
-    schemas.OPERATOR.metadata,
-)
-"""The columns of a measurement, and those of its executions."""
-
 
 def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
-    """One row for the executions of a tuple. Those of other conditions, or failed, are left out; so
-    are disturbed ones where others are not.
+    """One row for the runs of a tuple, with their combined result. Runs under other conditions, and
+    failed ones, are left out; so are disturbed ones where others are not.
 
     Conditions are those of the first round, which is measured again before the others.
     """
@@ -55,18 +41,19 @@ def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
         for column in MEASUREMENT
     }
     columns["device_time_s"] = _total([row["device_time_s"] for row in rows])
-    columns[DISTURBED_EXECUTIONS.name] = len(pairs) - len(found)
-    columns["execution_round"] = numbers
-    columns["execution_core_speed_per_s"] = [row["core_speed_per_s"] for row in found]
+    columns["disturbed_runs"] = len(pairs) - len(found)
+    columns["run_round"] = numbers
     if columns["batch_time_s"] is not None:
-        columns["execution_batches"] = [len(row["batch_time_s"]) for row in found]
-    for quantity in EXECUTED:
+        columns["run_batches"] = [len(row["batch_time_s"]) for row in found]
+    for quantity in MEASURED:
         estimates = [quantity.read(row) for row in found]
-        columns[quantity.executed] = [each and each.value for each in estimates]
-        columns[quantity.executed_error] = [each and batch_error(each) for each in estimates]
-    if any(columns[POWER.executed]):
+        if any(estimates):
+            columns[quantity.runs] = [each and each.value for each in estimates]
+            columns[quantity.run_errors] = [each and block_error(each) for each in estimates]
+    if columns.get(POWER.runs):
         columns["energy_reason"] = None
-    return base | columns
+    row = base | columns
+    return row | result_of(row)
 
 
 def _of_most(flags: Sequence[Sequence[str] | None]) -> list[str]:
@@ -80,13 +67,9 @@ def _total(values: Sequence[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _known(values: Sequence[Sequence[Any] | None]) -> list[Any] | None:
-    known = [each for each in values if each is not None]
-    return list(itertools.chain.from_iterable(known)) if known else None
-
-
 def _in_order(values: Sequence[Sequence[Any] | None]) -> list[Any] | None:
-    return None if None in values else _known(values)
+    known = [each for each in values if each is not None]
+    return list(itertools.chain.from_iterable(known)) if len(known) == len(values) else None
 
 
 _JOINED: Mapping[Joining, Callable[[Sequence[Any]], Any]] = {
@@ -95,42 +78,5 @@ _JOINED: Mapping[Joining, Callable[[Sequence[Any]], Any]] = {
     Joining.TOTAL: _total,
     Joining.ALL: all,
     Joining.MOST: _of_most,
-    Joining.KNOWN: _known,
     Joining.IN_ORDER: _in_order,
 }
-
-
-class Scatters:
-    """The scatter of each quantity on each target, from the joined rows that it has seen."""
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[str, Quantity], list[Executions]] = defaultdict(list)
-        self._speeds: dict[str, array[float]] = defaultdict(lambda: array("d"))
-        self._found: dict[str, dict[Quantity, Scatter]] = {}
-
-    def note(self, batch: pa.RecordBatch) -> None:
-        """Take these rows into account."""
-        names = [name for each in EXECUTED for name in (each.executed, each.executed_error)]
-        for row in batch.select(["target", "execution_core_speed_per_s", *names]).to_pylist():
-            self._speeds[row["target"]].extend(
-                filter(None, row["execution_core_speed_per_s"] or ())
-            )
-            for quantity in EXECUTED:
-                found = executions_in(row, quantity)
-                if found is not None and len(found.values) > 1:
-                    self._seen[row["target"], quantity].append(found)
-
-    def of(self, target: str) -> Mapping[Quantity, Scatter]:
-        """The scatter of those quantities for which it is known. Call it after all rows."""
-        if target not in self._found:
-            speeds = self._speeds[target]
-            scatters = {
-                each: scatter_of(self._seen[target, each], speeds if each == TIME else ())
-                for each in EXECUTED
-            }
-            self._found[target] = {each: found for each, found in scatters.items() if found}
-        return self._found[target]
-
-    def usual_speed_per_s(self, target: str) -> float | None:
-        """The median speed of the core over all executions, if it is known."""
-        return median(self._speeds[target]) if self._speeds[target] else None

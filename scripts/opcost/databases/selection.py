@@ -1,10 +1,13 @@
 """Select the rows of one study from a database that may hold several."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from opcost.rows.comparability import meaning
+from opcost.rows.runs import COLUMNS
 
 
 def asked_for(
@@ -27,3 +30,14 @@ def asked_for(
     )
     found = [numbers[key] for key in wanted if key in numbers]
     return database.take(pa.array(found, pa.int64()))
+
+
+def rows_of(
+    database: pa.Table, target: str, conditions_id: str | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a target that its noise is from, of a merged database under some conditions."""
+    wanted = pc.equal(database["target"], target)
+    if conditions_id is not None:
+        wanted = pc.and_(wanted, pc.equal(database["conditions_id"], conditions_id))
+    rows: list[dict[str, Any]] = database.select(COLUMNS).filter(wanted).to_pylist()
+    return rows

@@ -31,10 +31,8 @@ _OVERHEAD_S = number(0, 1)
 
 def _sample(*, of_processor: bool) -> Rule:
     training = [optional(_OVERHEAD_S)] * 5
-    displaced, speed = _OVERHEAD_S, optional(number(1, 1e6))
-    if not of_processor:
-        displaced = speed = one_of(None)
-    return list_like(_OVERHEAD_S, displaced, _OVERHEAD_S, BOOLEAN, *training, speed)
+    displaced = _OVERHEAD_S if of_processor else one_of(None)
+    return list_like(_OVERHEAD_S, displaced, _OVERHEAD_S, BOOLEAN, *training)
 
 
 _RULES = {
@@ -80,9 +78,6 @@ class Sample(NamedTuple):
     optimizer_call_s: float | None = None
     backward_start_s: float | None = None
     optimizer_start_s: float | None = None
-    core_speed_per_s: float | None = None
-    """The median speed of the core between repetitions of the calls of inference, by the sentinel
-    as beside operators; None without one."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +114,11 @@ class DeviceFile:
         Raises OpcostError that ends with `remedy`.
         """
         known: dict[str, Any] = {key: document[key] for key in _RULES if key in document}
+        if isinstance(known.get("overhead"), list):  # schema version 1 had the speed of the core
+            known["overhead"] = [
+                values[: len(Sample._fields)] if isinstance(values, list) else values
+                for values in known["overhead"]
+            ]
         check_values(known, _rules(known), source, remedy)
         overhead = known["overhead"]
         samples = None if overhead is None else tuple(Sample(*values) for values in overhead)

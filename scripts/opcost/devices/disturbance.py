@@ -19,9 +19,6 @@ import torch
 _SLOWER = 1.25
 _MAX_WAITING = 0.005
 _CALLS = 3
-# ASSUME that a core settles as fast as those of docs/explanation/uncertainty.md: after work that
-# waits for memory, its clock was up to 7 % lower for 4 to 7 ms.
-_SETTLE_S = 0.008
 _BASELINE_S = 3.0
 _BASELINE_QUANTILE = 0.1
 _MIN_LOOKS = 10
@@ -34,22 +31,12 @@ class Watch(ABC):
     """Seconds of the sentinel on an undisturbed device, or None without a sentinel."""
 
     @abstractmethod
-    def look(self, settled: bool = False) -> bool:
-        """Whether there was no interference since the last look.
-
-        If `settled`, the sentinel first waits until the core no longer runs at the clock that the
-        work before it led to.
-        """
+    def look(self) -> bool:
+        """Whether there was no interference since the last look."""
 
     @abstractmethod
     def sentinel_times_s(self) -> list[float]:
         """The sentinel's time at each undisturbed look."""
-
-    def latest_s(self, looks: int) -> list[float]:
-        """The sentinel's time at each of the latest looks, disturbed ones included; none without a
-        sentinel.
-        """
-        return []
 
     @abstractmethod
     def lower_baseline_s(self) -> float | None:
@@ -79,12 +66,10 @@ class CoreWatch(Watch):
         self._alone = False
         self._now_s = self._waited_s = 0.0
 
-    def look(self, settled: bool = False) -> bool:
+    def look(self) -> bool:
         """Whether the sentinel was fast at this and the last look, and the thread never waited."""
         was_alone = self._alone
         elapsed_s, waiting_s = self._since_last_look()
-        if settled:
-            self._settle()
         seconds = self._sentinel()
         self._looks_s.append(seconds)
         self._alone = seconds <= self._limit_s
@@ -94,16 +79,6 @@ class CoreWatch(Watch):
         if undisturbed:
             self._times_s.append(seconds)
         return undisturbed
-
-    def _settle(self) -> None:
-        """Work as the sentinel does, and wait for no memory, until the clock is that of such work.
-
-        Just after a workload, it is the one at which the core ran that, which depends on how much
-        it waited for memory: that is no difference between two executions.
-        """
-        settled_s = perf_counter() + _SETTLE_S
-        while perf_counter() < settled_s:
-            self._sentinel()
 
     def _since_last_look(self) -> tuple[float, float]:
         """Elapsed seconds, and seconds for which the thread waited for a processor."""
@@ -115,10 +90,6 @@ class CoreWatch(Watch):
     def sentinel_times_s(self) -> list[float]:
         """The sentinel's time at each undisturbed look."""
         return self._times_s
-
-    def latest_s(self, looks: int) -> list[float]:
-        """The sentinel's time at each of the latest looks."""
-        return self._looks_s[-looks:]
 
     def lower_baseline_s(self) -> float | None:
         """The first decile of all looks, if lower than the baseline by the factor of the limit."""
@@ -133,7 +104,7 @@ class NoWatch(Watch):
 
     baseline_s = None
 
-    def look(self, settled: bool = False) -> bool:
+    def look(self) -> bool:
         """Always."""
         return True
 
@@ -152,7 +123,7 @@ class ThreadWatch(NoWatch):
         self._clocks = clocks or elapsed_and_missed_s
         self._now_s = self._missed_s = 0.0
 
-    def look(self, settled: bool = False) -> bool:
+    def look(self) -> bool:
         """Whether other processes had the thread's core for hardly any time since the last look."""
         now_s, missed_s = self._clocks()
         elapsed_s, missing_s = now_s - self._now_s, missed_s - self._missed_s

@@ -1,65 +1,132 @@
 """Significant changes between two databases.
 
-The p-values of all tests, over targets, time and energy, single operators (`changes`) and the
-common change, are adjusted for the false discovery rate: of what is reported, an expected share of
-at most the level did not change; if nothing changed, the probability of any report is at most the
-level (Benjamini and Hochberg, Controlling the false discovery rate, Journal of the Royal
-Statistical Society B 57, 1995).
+Two causes are separated. Clocks, a power limit or interference change all operators by a common
+factor; a driver or a version of PyTorch changes single operators. The **common change** of a target
+is the median change. ASSUME that a whole study is off by no more than one of its runs. **Each
+operator** is tested for a change other than the common one, with the run-to-run variation of both
+databases (`noise`; Welch's test). Fewer than ten operators have no common change: each is tested
+for any change that the error of a whole study does not explain.
+
+The p-values of all tests are adjusted for the false discovery rate: of what is reported, an
+expected share of at most the level did not change (Benjamini and Hochberg, Controlling the false
+discovery rate, Journal of the Royal Statistical Society B 57, 1995).
 """
 
+import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from scipy import special
 from scipy.stats import false_discovery_control
 
-from opcost.costs.terms import Row
-from opcost.difference.changes import Change, QuantityChange, changes_of
 from opcost.difference.pairing import Pairing, pair_databases
 from opcost.errors import OpcostError
+from opcost.noise import USUAL_DEGREES, Variation
 from opcost.rows import schemas
-from opcost.rows.quantities import COMPARED, Quantity
+from opcost.rows.quantities import COMPARED, ENERGY, POWER, TIME, Quantity
+from opcost.rows.runs import Noise, Row, noise_of, runs_in
+from opcost.statistics import Estimate, median
+
+MIN_PAIRS = 10
+"""The least number of operators that have a common change."""
 
 MOST_DETECTABLE = 2.0
 """The ratio above which the smallest change that would be found leaves the answer open."""
 
+_Variance = tuple[float, float]
+"""A relative variance and its degrees of freedom."""
+
+
+@dataclass
+class Change:
+    """A change of an operator, or the common change, which has no rows: ln(after / before), of
+    which `common` is not tested, and the p-value adjusted for the number of tests. The error of
+    the logarithm is Student's.
+    """
+
+    log: float
+    scale: float
+    degrees_of_freedom: float
+    common: float = 0.0
+    before: Row = field(default_factory=dict)
+    after: Row = field(default_factory=dict)
+    adjusted_p: float = 1.0
+    significant: bool = False
+
+    @property
+    def p(self) -> float:
+        """The two-sided p-value of no change but the common one."""
+        standardised = -abs(self.log - self.common) / self.scale
+        return float(2 * special.stdtr(self.degrees_of_freedom, standardised))
+
+    @property
+    def ratio(self) -> Estimate:
+        """After / before, with its 95 % interval."""
+        return _exponential(self.log, self.half_width(0.05))
+
+    def own(self, level: float) -> Estimate:
+        """The ratio divided by the common change, with the interval that excludes 1 where `p` is
+        below the level.
+        """
+        return _exponential(self.log - self.common, self.half_width(level))
+
+    def half_width(self, level: float) -> float:
+        """The size of a logarithm whose p-value is the level."""
+        return -float(special.stdtrit(self.degrees_of_freedom, level / 2)) * self.scale
+
 
 @dataclass(frozen=True)
-class TargetDifference:
-    """The changes on one target: its rows, and time and energy if both databases have them."""
+class QuantityChange:
+    """Changes in time or energy on one target, and run-to-run variation before and after.
+
+    `common` is None for fewer than ten operators.
+    """
 
     pairing: Pairing
-    quantities: Sequence[QuantityChange]
+    quantity: Quantity
+    common: Change | None
+    operators: Sequence[Change]
+    variations: Sequence[Variation]
+
+    def detectable(self, level: float) -> float:
+        """The smallest change of a typical operator, a ratio above one, whose p-value is the
+        level.
+        """
+        return math.exp(statistics.median(each.half_width(level) for each in self.operators))
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The changes between two databases, target by target."""
+    """The changes between two databases: the rows of each target, and the changes in time and
+    energy of those that have them before and after.
 
-    targets: Sequence[TargetDifference]
+    `tests` are all changes; a p-value of at most `p_level` is significant.
+    """
+
+    targets: Sequence[Pairing]
+    quantities: Sequence[QuantityChange]
+    tests: Sequence[Change]
     level: float
+    p_level: float
 
     @property
     def found(self) -> list[Change]:
         """The operators with a significant change, at the level of the false discovery rate."""
-        return [each for each in self._named if isinstance(each, Change)]
+        return [each for of in self.quantities for each in of.operators if each.significant]
 
     @property
     def common_found(self) -> list[QuantityChange]:
         """The common changes that are significant, at the level of the false discovery rate."""
-        return [each for each in self._named if isinstance(each, QuantityChange)]
-
-    @property
-    def tests(self) -> int:
-        """The number of p-values that were adjusted together."""
-        return sum(each.adjusted_p is not None for each in self._tests)
+        return [each for each in self.quantities if each.common and each.common.significant]
 
     @property
     def failures(self) -> list[tuple[Row, Row]]:
         """Pairs of rows of which only one has a result."""
-        return [pair for target in self.targets for pair in target.pairing.failed]
+        return [pair for target in self.targets for pair in target.failed]
 
     @property
     def changed(self) -> bool:
@@ -67,60 +134,46 @@ class Difference:
         return bool(self.found or self.common_found or self.failures)
 
     @property
-    def _tests(self) -> list[QuantityChange | Change]:
-        return list(_tests([each for target in self.targets for each in target.quantities]))
-
-    @property
-    def _named(self) -> list[QuantityChange | Change]:
-        adjusted = ((each, each.adjusted_p) for each in self._tests)
-        return [each for each, p in adjusted if p is not None and p <= self.level]
-
-    def detectable(self, quantity: QuantityChange) -> float | None:
-        """The smallest change of a typical operator, a ratio, that would be significant."""
-        return quantity.detectable(self.level / max(self.tests, 1))
-
-    @property
     def undecided(self) -> list[str]:
         """Why it is unknown whether a target changed, and what to do."""
-        return [
-            f"Cannot tell: {reason} (target {target.pairing.before_target})."
-            for target in self.targets
-            for reason in self._unknown(target)
+        reasons = [
+            (each, "no operator tuple with a result in both; measure the same models for both")
+            for each in self.targets
+            if all(of.pairing is not each for of in self.quantities)
         ]
-
-    def _unknown(self, target: TargetDifference) -> Iterator[str]:
-        if not target.pairing.pairs:
-            yield "no operator tuple with a result in both; measure the same models for both"
-        for each in target.quantities:
-            least = self.detectable(each)
-            if all(test.adjusted_p is None for test in _tests([each])):
-                yield f"no test of {each.quantity}, as said above"
-            elif least is not None and least > MOST_DETECTABLE:
-                yield (
-                    f"{each.quantity} is too noisy, only a change of an operator by more than "
-                    f"{MOST_DETECTABLE - 1:.0%} would be found; measure both in more rounds, on a "
-                    "quiet machine"
-                )
+        reasons += [
+            (
+                each.pairing,
+                f"{each.quantity} is too noisy, only a change of an operator by more than "
+                f"{MOST_DETECTABLE - 1:.0%} would be found; measure both in more rounds, on a "
+                "quiet machine",
+            )
+            for each in self.quantities
+            if each.detectable(self.p_level) > MOST_DETECTABLE
+        ]
+        return [f"Cannot tell: {why} (target {each.before_target})." for each, why in reasons]
 
     def to_table(self) -> pa.Table:
         """One row for each tuple and target in either database; see schemas.DIFFERENCE."""
-        return pa.Table.from_pylist(list(self._rows()), schema=schemas.DIFFERENCE)
-
-    def _rows(self) -> Iterator[dict[str, Any]]:
+        rows: dict[tuple[str, str], dict[str, Any]] = {}
         for target in self.targets:
-            pairing = target.pairing
-            targets = {"target_before": pairing.before_target, "target_after": pairing.after_target}
-            changes = {
-                (change.before["tuple_id"], each.quantity): change
-                for each in target.quantities
-                for change in each.changes
-            }
-            for tuple_id in {**pairing.before, **pairing.after}:
-                row = targets | _sides(pairing.before.get(tuple_id), pairing.after.get(tuple_id))
-                for quantity in COMPARED:
-                    if (tuple_id, quantity) in changes:
-                        row |= _columns(quantity, changes[tuple_id, quantity], self.level)
-                yield row
+            names = {"target_before": target.before_target, "target_after": target.after_target}
+            for side, found in (("before", target.before), ("after", target.after)):
+                for tuple_id, row in found.items():
+                    columns = rows.setdefault((target.before_target, tuple_id), dict(names))
+                    columns |= {name: row[name] for name in ("tuple_id", "operator", "description")}
+                    columns |= {f"{name}_{side}": row[name] for name in ("status", "flags")}
+                    columns |= {each.at(side): row[each.value] for each in COMPARED}
+        for of in self.quantities:
+            for each in of.operators:
+                rows[of.pairing.before_target, each.before["tuple_id"]] |= {
+                    **of.quantity.relative("ratio").columns(each.ratio),
+                    f"{of.quantity}_deviation": math.exp(each.log - each.common),
+                    f"{of.quantity}_p": each.p,
+                    f"{of.quantity}_adjusted_p": each.adjusted_p,
+                    f"{of.quantity}_changed": each.significant,
+                }
+        return pa.Table.from_pylist(list(rows.values()), schema=schemas.DIFFERENCE)
 
 
 def compare_databases(
@@ -131,72 +184,87 @@ def compare_databases(
     before_conditions: str | None = None,
     after_conditions: str | None = None,
     level: float = 0.05,
-    spread: float | None = None,
     anyway: bool = False,
 ) -> Difference:
     """Compare two databases, merged or not, with a false discovery rate of `level`.
 
-    `spread` overrides the databases' relative standard deviation between measurements of one
-    operator. Other arguments and errors are those of `pair_databases`. Also raises OpcostError if
-    rows were measured with different protocols or settings, unless `anyway`.
+    Other arguments and errors are those of `pair_databases`. Also raises OpcostError if rows were
+    measured with different protocols or settings, unless `anyway`.
     """
     pairings = pair_databases(before, after, targets, before_conditions, after_conditions)
-    if not anyway:
-        _refuse_incomparable(pairings)
-    targets_found = []
-    for pairing in pairings:
-        found = [changes_of(each, pairing.pairs, spread) for each in COMPARED]
-        targets_found.append(TargetDifference(pairing, [each for each in found if each]))
-    _adjust([quantity for target in targets_found for quantity in target.quantities])
-    return Difference(targets_found, level)
-
-
-def _refuse_incomparable(pairings: Sequence[Pairing]) -> None:
     reasons = [
         f"target {pairing.before_target}: {each.name} is {each.before} before, {each.after} after"
         for pairing in pairings
         for each in pairing.conditions
         if not each.comparable
     ]
-    if reasons:
+    if reasons and not anyway:
         raise OpcostError(
             "the databases are not comparable: "
             f"{'; '.join(reasons)}. Measure both with the same settings, or use --anyway"
         )
+    quantities = [each for pairing in pairings for each in changes_of(pairing)]
+    tests = [each for of in quantities for each in (of.common, *of.operators) if each]
+    return Difference(pairings, quantities, tests, level, adjust(tests, level))
 
 
-def _adjust(quantities: Sequence[QuantityChange]) -> None:
-    """Set the adjusted p-value of every test."""
-    tests = [(each, each.p) for each in _tests(quantities) if each.p is not None]
-    adjusted = false_discovery_control([p for _, p in tests]) if tests else []
-    for (each, _), p in zip(tests, adjusted, strict=True):
-        each.adjusted_p = float(p)
+def adjust(tests: Sequence[Change], level: float) -> float:
+    """Adjust p-values for the number of tests, and say up to which one a change is significant."""
+    adjusted = false_discovery_control([each.p for each in tests]) if tests else []
+    for test, p in zip(tests, adjusted, strict=True):
+        test.adjusted_p, test.significant = float(p), bool(p <= level)
+    return level * max(sum(each.significant for each in tests), 1) / max(len(tests), 1)
 
 
-def _tests(quantities: Sequence[QuantityChange]) -> Iterator[QuantityChange | Change]:
-    for quantity in quantities:
-        yield quantity
-        yield from quantity.changes
+def changes_of(pairing: Pairing) -> Iterator[QuantityChange]:
+    """The changes of each quantity that both sides have, with p-values that are not adjusted."""
+    noises = [noise_of([*rows.values()]) for rows in (pairing.before, pairing.after)]
+    for quantity in COMPARED:
+        pairs = [pair for pair in pairing.pairs if all(row[quantity.value] for row in pair)]
+        if pairs:
+            common, operators = _changes(quantity, pairs, noises)
+            variations = [noise.variations[quantity] for noise in noises]
+            yield QuantityChange(pairing, quantity, common, operators, variations)
 
 
-def _sides(before: Row | None, after: Row | None) -> dict[str, Any]:
-    """The columns of both rows; a tuple is in one of the databases or in both."""
-    either = before or after or {}
-    row = {name: either[name] for name in ("tuple_id", "operator", "description")}
-    for side, found in (("before", before), ("after", after)):
-        if found is not None:
-            row[f"status_{side}"] = found["status"]
-            row[f"flags_{side}"] = found["flags"]
-            row |= {each.at(side): found[each.value] for each in COMPARED}
-    return row
+def _changes(
+    quantity: Quantity, pairs: Sequence[tuple[Row, Row]], noises: Sequence[Noise]
+) -> tuple[Change | None, list[Change]]:
+    logs = [math.log(after[quantity.value] / before[quantity.value]) for before, after in pairs]
+    variations = (noise.variations[quantity] for noise in noises)
+    of_studies = [(each.sd**2, each.degrees_of_freedom) for each in variations]
+    common, shift = None, 0.0
+    if len(pairs) >= MIN_PAIRS:
+        centre = median(logs)
+        shift = centre.value
+        variance, degrees = _total([*of_studies, ((centre.sd or 0.0) ** 2, math.inf)])
+        common = Change(shift, math.sqrt(variance), degrees)
+    operators = []
+    for log, pair in zip(logs, pairs, strict=True):
+        variances = [] if common else [*of_studies]
+        for row, noise in zip(pair, noises, strict=True):
+            variances += _variances(row, quantity, noise)
+        variance, degrees = _total(variances)
+        # Operators vary unequally, and the pooled variance is their mean: errors have the tails of
+        # Student's t with few degrees of freedom (docs/how_to/query.md) and the expected variance.
+        scale = math.sqrt(variance / (1 - 2 / degrees) * (1 - 2 / USUAL_DEGREES))
+        operators.append(Change(log, scale, USUAL_DEGREES, shift, *pair))
+    return common, operators
 
 
-def _columns(quantity: Quantity, change: Change, level: float) -> dict[str, Any]:
-    adjusted = change.adjusted_p
-    return {
-        **quantity.relative("ratio").columns(change.ratio),
-        f"{quantity}_deviation": change.deviation,
-        f"{quantity}_p": change.p,
-        f"{quantity}_adjusted_p": adjusted,
-        f"{quantity}_changed": None if adjusted is None else adjusted <= level,
-    }
+def _variances(row: Row, quantity: Quantity, noise: Noise) -> Iterator[_Variance]:
+    """The independent parts of a value's relative variance."""
+    for part in (TIME, POWER) if quantity == ENERGY else (quantity,):
+        variation, runs = noise.variations[part], runs_in(row, part)
+        assert runs is not None  # a row with energy has time and power
+        yield variation.of_one(runs) / len(runs.values), variation.degrees_of_freedom
+
+
+def _total(variances: Sequence[_Variance]) -> _Variance:
+    """The sum of independent variances (Welch-Satterthwaite)."""
+    total = sum(variance for variance, _ in variances)
+    return total, total**2 / sum(variance**2 / degrees for variance, degrees in variances)
+
+
+def _exponential(log: float, half_width: float) -> Estimate:
+    return Estimate(*(math.exp(each) for each in (log, log - half_width, log + half_width)))

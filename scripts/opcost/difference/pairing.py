@@ -1,34 +1,42 @@
-"""Pairing the rows of two databases by target and operator tuple."""
+"""Rows of two databases, paired by target and operator tuple, and differences in conditions."""
 
+import json
+import math
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from opcost.costs.terms import Row
+import pyarrow as pa
+
 from opcost.databases.database import read_database
-from opcost.difference.circumstances import CONDITION_COLUMNS, Condition, conditions_between, listed
 from opcost.errors import OpcostError, closest
-from opcost.rows.columns import ANSWER
-from opcost.rows.quantities import COMPARED, POWER, SPEED_COLUMNS, TIME
+from opcost.rows import comparability
+from opcost.rows.column import Role
+from opcost.rows.columns import ANSWER, MEASUREMENT
+from opcost.rows.quantities import TIME
+from opcost.rows.runs import COLUMNS, Row
 
-_COLUMNS = (
-    "tuple_id",
-    "operator",
-    "description",
-    "target",
-    *ANSWER,
-    "executions",
-    *POWER.names,
-    *(each.degrees for each in (*COMPARED, POWER)),
-    TIME.executed,
-    TIME.scatter,
-    *SPEED_COLUMNS,
-    "conditions_id",
-    *CONDITION_COLUMNS,
+_CONDITIONS = comparability.names_in(
+    Role.SETTING, Role.CONDITION, Role.PROVENANCE, Role.CIRCUMSTANCE
 )
+_IDENTITY = ("tuple_id", "operator", "description", "target", "conditions_id")
+_COLUMNS = tuple(dict.fromkeys((*_IDENTITY, *ANSWER, *COLUMNS, *_CONDITIONS)))
+_MAY_DIFFER = ("target.device", "target.any_of_kind")
+_MIN_CHANGE = 0.005  # relative; measured values always differ slightly
+_ROW_BYTES = 12_000  # in memory, as Python's objects
 
-_ROW_BYTES = 12_000
-"""A row in memory, as Python's objects."""
+
+class Condition(NamedTuple):
+    """A difference between the conditions of two databases, as text; `comparable` is false if
+    results are not comparable because of it.
+    """
+
+    name: str
+    before: str
+    after: str
+    comparable: bool
 
 
 @dataclass(frozen=True)
@@ -39,37 +47,37 @@ class Pairing:
     after_target: str
     before: Mapping[str, Row]
     after: Mapping[str, Row]
-    conditions: Sequence[Condition]
+
+    @property
+    def both(self) -> list[tuple[Row, Row]]:
+        """Rows of the same tuple."""
+        return [(row, self.after[each]) for each, row in self.before.items() if each in self.after]
 
     @property
     def pairs(self) -> list[tuple[Row, Row]]:
         """Rows of the same tuple, both with a result."""
-        return [pair for pair in self._both() if all(row["status"] == "ok" for row in pair)]
-
-    @property
-    def shared(self) -> int:
-        """The number of pairs that have an execution in common: their difference is too small."""
-        return sum(not _executed(one).isdisjoint(_executed(other)) for one, other in self.pairs)
+        return [pair for pair in self.both if all(row["status"] == "ok" for row in pair)]
 
     @property
     def failed(self) -> list[tuple[Row, Row]]:
         """Rows of the same tuple of which only one has a result."""
-        return [pair for pair in self._both() if len({row["status"] == "ok" for row in pair}) == 2]
+        return [pair for pair in self.both if len({row["status"] == "ok" for row in pair}) == 2]
 
     @property
-    def only_before(self) -> list[Row]:
-        """Rows that are missing in the second database."""
-        return [row for tuple_id, row in self.before.items() if tuple_id not in self.after]
+    def shared(self) -> int:
+        """The number of pairs that have a run in common: their difference is too small."""
+        # No two measurements find the same time to the last digit.
+        times = ([set(row[TIME.runs] or [row[TIME.value]]) for row in pair] for pair in self.pairs)
+        return sum(not first.isdisjoint(second) for first, second in times)
 
     @property
-    def only_after(self) -> list[Row]:
-        """Rows that are missing in the first database."""
-        return [row for tuple_id, row in self.after.items() if tuple_id not in self.before]
-
-    def _both(self) -> Iterator[tuple[Row, Row]]:
-        for tuple_id, row in self.before.items():
-            if tuple_id in self.after:
-                yield row, self.after[tuple_id]
+    def conditions(self) -> list[Condition]:
+        """The differences in conditions between rows with a result."""
+        sides = [
+            [row for row in rows.values() if row["status"] == "ok"]
+            for rows in (self.before, self.after)
+        ]
+        return list(_differences(sides)) if all(sides) else []
 
 
 def pair_databases(
@@ -91,58 +99,80 @@ def pair_databases(
     chosen = targets or {name: name for name in first if name in second}
     if not chosen:
         raise OpcostError(
-            f"{before} has targets {listed(first)}, {after} {listed(second)}: none is in both. "
+            f"{before} has targets {_listed(first)}, {after} {_listed(second)}: none is in both. "
             "Name those to compare: --target BEFORE=AFTER"
         )
     for path, names, found in ((before, chosen.keys(), first), (after, chosen.values(), second)):
         for name in names:
             if name not in found:
                 raise OpcostError(f"{path} has no target {name!r}. {closest(name, found)}")
-    return [
-        Pairing(
-            old,
-            new,
-            first[old],
-            second[new],
-            conditions_between(first[old].values(), second[new].values()),
-        )
-        for old, new in chosen.items()
-    ]
-
-
-def _executed(row: Row) -> set[float]:
-    """The times of a row's executions, which no other measurement finds to the last digit."""
-    return set(row[TIME.executed] or [row[TIME.value]])
+    return [Pairing(old, new, first[old], second[new]) for old, new in chosen.items()]
 
 
 def _by_target(path: Path, conditions: str | None, side: str) -> dict[str, dict[str, Row]]:
     rows = read_database(path, _COLUMNS, _ROW_BYTES).to_pylist()
-    if conditions is not None:
-        known = {row["conditions_id"] for row in rows if row.get("conditions_id")}
-        if conditions not in known:
-            hint = closest(conditions, known) or "Only merged databases have conditions_ids."
-            raise OpcostError(f"{path} has no conditions_id {conditions!r}. {hint}")
-        rows = [row for row in rows if row["conditions_id"] == conditions]
+    known = {
+        row["conditions_id"]: f"{row['conditions_id']} ({row['target']} on {row['device_name']}, "
+        f"driver {row['driver_version']}, torch {row['torch_version']})"
+        for row in rows
+        if row.get("conditions_id")
+    }
+    if conditions is not None and conditions not in known:
+        hint = closest(conditions, known) or "Only merged databases have conditions_ids."
+        raise OpcostError(f"{path} has no conditions_id {conditions!r}. {hint}")
     result: dict[str, dict[str, Row]] = {}
     for row in rows:
+        if conditions not in (None, row.get("conditions_id")):
+            continue
         held = result.setdefault(row["target"], {})
         other = held.get(row["tuple_id"])
         # A failure without a recorded device has no conditions_id.
         if other is None or other.get("conditions_id") is None:
             held[row["tuple_id"]] = row
         elif row["conditions_id"] is not None:
-            raise OpcostError(_ambiguous(path, row["target"], rows, side))
+            raise OpcostError(
+                f"{path} has rows of target {row['target']!r} under several conditions: choose one "
+                f"with --{side}-conditions: {'; '.join(known.values())}"
+            )
     return result
 
 
-def _ambiguous(path: Path, target: str, rows: Iterable[Row], side: str) -> str:
-    groups = {
-        row["conditions_id"]: f"{row['conditions_id']} ({row['device_name']}, "
-        f"driver {row['driver_version']}, torch {row['torch_version']})"
-        for row in rows
-        if row["target"] == target and row["conditions_id"]
-    }
-    return (
-        f"{path} has rows of target {target!r} under several conditions: choose one with "
-        f"--{side}-conditions: {'; '.join(groups.values())}"
-    )
+def _differences(sides: Sequence[Sequence[Row]]) -> Iterator[Condition]:
+    settings = [*map(_settings, sides)]
+    in_json = {name.rpartition(".")[2] for each in settings for name in each} | {"conditions_json"}
+    for column in MEASUREMENT:
+        name, is_number = column.name, pa.types.is_floating(column.type)
+        if name not in _CONDITIONS or name in in_json:
+            continue
+        values = [{row[name] for row in rows} for rows in sides]
+        old, new = _medians(name, sides) if is_number else map(_listed, values)
+        if old != new:
+            yield Condition(name, old, new, is_number or column.role is not Role.SETTING)
+    for name in sorted({*settings[0], *settings[1]}) if all(settings) else ():
+        old, new = (_listed(each.get(name, {"not set"})) for each in settings)
+        if old != new:
+            yield Condition(name, old, new, name in _MAY_DIFFER)
+
+
+def _settings(rows: Iterable[Row]) -> dict[str, set[str]]:
+    """Target and settings by name: `measurement.cache_state`."""
+    result: dict[str, set[str]] = {}
+    for text in {row["conditions_json"] for row in rows if row["conditions_json"]}:
+        for name, value in comparability.settings_of(text).items():
+            if "." in name:  # others have their own columns
+                result.setdefault(name, set()).add(json.dumps(value))
+    return result
+
+
+def _medians(name: str, sides: Iterable[Iterable[Row]]) -> list[str]:
+    """Both medians as text; equal texts if they hardly differ or one is unknown."""
+    known = [[row[name] for row in rows if row[name] is not None] for rows in sides]
+    first, second = (statistics.median(each) if each else math.nan for each in known)
+    if not abs(second - first) > _MIN_CHANGE * abs(first):
+        return ["", ""]
+    change = f" ({second / first - 1:+.1%})" if first else ""
+    return [f"{first:.4g}", f"{second:.4g}{change}"]
+
+
+def _listed(names: Iterable[Any]) -> str:
+    return ", ".join(sorted("unknown" if name is None else str(name) for name in names))

@@ -1,186 +1,132 @@
 """The text that `opcost diff` prints."""
 
-import itertools
 from collections.abc import Iterator, Sequence
 
-from opcost.costs.terms import Row
-from opcost.difference.changes import Change, QuantityChange
-from opcost.difference.databases import MOST_DETECTABLE, Difference, TargetDifference
-from opcost.difference.null_distribution import MIN_PAIRS
+from opcost.difference.databases import (
+    MIN_PAIRS,
+    MOST_DETECTABLE,
+    Change,
+    Difference,
+    QuantityChange,
+)
+from opcost.difference.pairing import Pairing
 from opcost.statistics import Estimate
 from opcost.text import shortened, table
+
+_HEADER = ("operator tuple", "before", "after", "change", "own change", "interval", "p")
 
 
 def summarise(difference: Difference, limit: int = 10) -> str:
     """The changes, target by target, and the `limit` largest insignificant ones."""
-    parts = [list(_target(target, difference, limit)) for target in difference.targets]
-    return "\n\n".join("\n".join(lines) for lines in [*parts, [_verdict(difference)]])
+    parts = [_target(each, difference, limit) for each in difference.targets]
+    return "\n\n".join("\n".join(lines) for lines in [*parts, _verdict(difference)])
 
 
-def _target(target: TargetDifference, difference: Difference, limit: int) -> Iterator[str]:
-    pairing = target.pairing
-    name = pairing.before_target
-    if pairing.after_target != name:
-        name = f"{name} -> {pairing.after_target}"
-    yield f"Target {name}: {len(pairing.pairs)} operator tuples with a result in both"
+def _target(pairing: Pairing, difference: Difference, limit: int) -> Iterator[str]:
+    names = dict.fromkeys((pairing.before_target, pairing.after_target))
+    yield f"Target {' -> '.join(names)}: {len(pairing.pairs)} operator tuples with a result in both"
     if pairing.shared:
         yield (
-            f"{pairing.shared} of them have executions in common: to that extent, both databases "
-            "hold the same measurement, which varies less than two."
+            f"{pairing.shared} of them have runs in common: to that extent, both databases hold "
+            "the same measurement, which varies less than two."
         )
-    yield from _conditions(target)
-    for quantity in target.quantities:
-        yield ""
-        yield from _quantity(quantity, difference, limit)
-    yield from _unpaired(target)
-
-
-def _conditions(target: TargetDifference) -> Iterator[str]:
-    if not target.pairing.conditions:
-        yield "Same device, software and settings."
-        return
-    yield "Differences in device, software and settings:"
-    rows = [[each.name, each.before, each.after] for each in target.pairing.conditions]
-    yield from (f"  {line}" for line in table(["", "before", "after"], rows, left=3))
-
-
-def _quantity(quantity: QuantityChange, difference: Difference, limit: int) -> Iterator[str]:
-    level = difference.level
-    tested = [each for each in quantity.changes if each.adjusted_p is not None]
-    found = [each for each in tested if (each.adjusted_p or 0.0) <= level]
-    yield f"{quantity.quantity.name.capitalize()}:"
-    yield f"  {_common(quantity, level)}"
-    yield from (f"  {line}" for line in _reproduction(quantity, difference))
-    if tested:
-        deviate = "deviate from the common change" if quantity.common else "changed"
-        yield f"  {len(found)} of {len(tested)} operators {deviate}" + (":" if found else ".")
-        yield from _changes(quantity, found, level)
-    others = [
-        each for each in quantity.changes if each.adjusted_p is None or each.adjusted_p > level
-    ]
-    if others and limit:
-        yield "  Largest insignificant changes:"
-        yield from _changes(quantity, _largest(others)[:limit], level)
-    if any(each.flagged for each in [*found, *_largest(others)[:limit]]):
-        yield "  *: flagged, before or after"
-
-
-def _common(quantity: QuantityChange, level: float) -> str:
-    common = quantity.all_operators(level)
-    if common is None:
-        return f"Fewer than {MIN_PAIRS} operators: no estimate of their common change."
-    text = f"All operators: {_percent(common.value)} {_interval(common)}"
-    if quantity.adjusted_p is not None and quantity.adjusted_p <= level:
-        text += f": significant (adjusted p {_p(quantity.adjusted_p)})."
+    conditions = [each[:3] for each in pairing.conditions]
+    if conditions:
+        yield "Differences in device, software and settings:"
+        yield from (f"  {line}" for line in table(["", "before", "after"], conditions, left=3))
     else:
-        text += ": not significant."
-    if not quantity.spread_known:
-        text += (
-            " The variation between studies is unknown (no `time_scatter`): interference during a "
-            "whole study would look the same."
-        )
-    return text
+        yield "Same device, software and settings."
+    for each in difference.quantities:
+        if each.pairing is pairing:
+            yield from ("", f"{each.quantity.name.capitalize()}:")
+            yield from (f"  {line}" for line in _quantity(each, difference.p_level, limit))
+    if pairing.failed:
+        yield from ("", "Failed in one of the databases:")
+    for pair in pairing.failed:
+        states = [
+            each["status"] + (f" ({each['error']})" if each["error"] else "") for each in pair
+        ]
+        yield f"  {shortened(pair[0]['description'])}: {' -> '.join(states)}"
+    only_before = len(pairing.before.keys() - pairing.after.keys())
+    only_after = len(pairing.after.keys() - pairing.before.keys())
+    for number, where in ((only_before, "before"), (only_after, "after")):
+        if number:
+            yield from ("", f"Only {where}: {number} operator tuples.")
 
 
-def _reproduction(quantity: QuantityChange, difference: Difference) -> Iterator[str]:
-    if not quantity.nulls:
-        yield (
-            "Not tested: fewer than 10 operators and no column `time_scatter`, so the variation "
-            "between measurements is unknown. To state it, use --spread: 0.02 is a standard "
-            "deviation of 2 %."
-        )
-        return
-    sound, doubtful = (quantity.nulls[kind] for kind in (False, True))
-    yield (
-        "Variation between the two measurements of an operator, beyond their intervals (standard "
-        f"deviation): {sound.sd:.1%}; {doubtful.sd:.1%} if one drifted or did not converge."
-    )
-    detectable = difference.detectable(quantity)
-    if detectable is not None:
-        above = "about" if detectable <= MOST_DETECTABLE else "more than"
-        yield (
-            "Smallest detectable change of a typical operator, if no other one changed: "
-            f"{above} {_percent(min(detectable, MOST_DETECTABLE))}."
-        )
-    untested = sum(each.p is None for each in quantity.changes)
-    if untested:
-        yield f"Not tested, because they have too few batches for an interval: {untested}."
+def _quantity(of: QuantityChange, level: float, limit: int) -> Iterator[str]:
+    if of.common is None:
+        yield f"Fewer than {MIN_PAIRS} operators: no estimate of their common change."
+    else:
+        significant = f"significant (adjusted p {_p(of.common)})"
+        verdict = significant if of.common.significant else "not significant"
+        yield f"All operators: {_with_interval(of.common.own(level))}: {verdict}."
+    before, after = (each.sd for each in of.variations)
+    yield f"Run-to-run variation (standard deviation): {before:.1%} before, {after:.1%} after."
+    detectable = of.detectable(level)
+    about = "about" if detectable <= MOST_DETECTABLE else "more than"
+    change = _percent(min(detectable, MOST_DETECTABLE))
+    yield f"Smallest detectable change of a typical operator: {about} {change}."
+    ranked = sorted(of.operators, key=lambda each: -abs(each.log - each.common))
+    found = [each for each in ranked if each.significant]
+    others = [each for each in ranked if not each.significant][:limit]
+    deviate = "deviate from the common change" if of.common else "changed"
+    yield f"{len(found)} of {len(ranked)} operators {deviate}{':' if found else '.'}"
+    yield from _changes(of, found, level)
+    if others:
+        yield "Largest insignificant changes:"
+        yield from _changes(of, others, level)
+    if any(_mark(each) for each in [*found, *others]):
+        yield "*: flagged, before or after"
 
 
-def _largest(changes: Sequence[Change]) -> list[Change]:
-    return sorted(changes, key=lambda each: max(each.deviation, 1 / each.deviation), reverse=True)
-
-
-def _changes(quantity: QuantityChange, changes: Sequence[Change], level: float) -> Iterator[str]:
-    if not changes:
-        return
-    shown = quantity.quantity
-    header = ["operator tuple", "before", "after", "change", "own change", "interval", "p"]
+def _changes(of: QuantityChange, changes: Sequence[Change], level: float) -> Iterator[str]:
+    quantity = of.quantity
     rows = [
         [
-            shortened(each.before["description"]) + (" *" if each.flagged else ""),
-            *(shown.show(row[shown.value]) for row in (each.before, each.after)),
+            shortened(each.before["description"]) + _mark(each),
+            *(quantity.show(row[quantity.value]) for row in (each.before, each.after)),
             _percent(each.ratio.value),
-            _percent(each.deviation),
-            _interval(each.own(level)),
-            "-" if each.adjusted_p is None else _p(each.adjusted_p),
+            *_with_interval(each.own(level)).split(" ", 1),
+            _p(each),
         ]
-        for each in _largest(changes)
+        for each in changes
     ]
-    yield from (f"    {line}" for line in table(header, rows))
+    yield from (f"  {line}" for line in table(_HEADER, rows) if rows)
 
 
-def _unpaired(target: TargetDifference) -> Iterator[str]:
-    pairing = target.pairing
-    if pairing.failed:
-        yield ""
-        yield "Failed in one of the databases:"
-        for before, after in pairing.failed:
-            yield f"  {shortened(before['description'])}: {_status(before)} -> {_status(after)}"
-    for rows, where in ((pairing.only_before, "before"), (pairing.only_after, "after")):
-        if rows:
-            yield ""
-            yield f"Only {where}: {len(rows)} operator tuples."
-
-
-def _status(row: Row) -> str:
-    return row["status"] if row["status"] == "ok" else f"{row['status']} ({row['error']})"
-
-
-def _verdict(difference: Difference) -> str:
+def _verdict(difference: Difference) -> Iterator[str]:
     undecided = difference.undecided
-    if undecided and not difference.changed:
-        return "\n".join(undecided)
     found, failed = len(difference.found), len(difference.failures)
     parts = [f"{each.quantity} of all operators" for each in difference.common_found]
     parts += [f"{found} single operators"] if found else []
     parts += [f"{failed} operators have a result in one database only"] if failed else []
-    verdict = (
-        f"Changed: {'; '.join(parts) if parts else 'nothing significant'} "
-        f"({difference.tests} tests; p and intervals are adjusted for a false discovery rate of "
-        f"{difference.level:g})."
-    )
-    limits: dict[str, float] = {}
-    for quantity in itertools.chain.from_iterable(each.quantities for each in difference.targets):
-        detectable = difference.detectable(quantity)
-        if detectable is not None:
-            name = str(quantity.quantity)
-            limits[name] = min(detectable, limits.get(name, detectable))
-    if undecided or found or not limits:
-        return "\n".join([verdict, *undecided])
-    unseen = ", ".join(f"{_percent(least)} in {name}" for name, least in limits.items())
-    return f"{verdict}\nA change of one operator below about {unseen} would hardly be found."
+    if parts or not undecided:
+        yield (
+            f"Changed: {'; '.join(parts) or 'nothing significant'} ({len(difference.tests)} tests; "
+            f"p and intervals are adjusted for a false discovery rate of {difference.level:g})."
+        )
+    yield from undecided
+    if not undecided and not found:
+        unseen = ", ".join(
+            f"{_percent(each.detectable(difference.p_level))} in {each.quantity}"
+            for each in difference.quantities
+        )
+        yield f"A change of one operator below about {unseen} would hardly be found."
+
+
+def _mark(change: Change) -> str:
+    return " *" if change.before["flags"] or change.after["flags"] else ""
 
 
 def _percent(ratio: float) -> str:
     return f"{ratio - 1:+.1%}"
 
 
-def _interval(ratio: Estimate) -> str:
-    if ratio.low is None or ratio.high is None:
-        return "-"
-    return f"[{_percent(ratio.low)}, {_percent(ratio.high)}]"
+def _with_interval(ratio: Estimate) -> str:
+    limits = [_percent(each) for each in (ratio.low, ratio.high) if each is not None]
+    return f"{_percent(ratio.value)} [{', '.join(limits)}]"
 
 
-def _p(value: float) -> str:
-    return f"{value:.2g}" if value >= 1e-4 else "<0.0001"
+def _p(change: Change) -> str:
+    return f"{change.adjusted_p:.2g}" if change.adjusted_p >= 1e-4 else "<0.0001"

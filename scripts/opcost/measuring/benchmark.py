@@ -10,7 +10,6 @@ from opcost import statistics
 from opcost.devices.device import Device, OutOfMemory
 from opcost.devices.disturbance import Watch
 from opcost.measuring.checkpoint import Checkpoint
-from opcost.measuring.evicted_code import evicted_code_times_s
 from opcost.measuring.in_place import time_in_place
 from opcost.measuring.phase_times import phase_times
 from opcost.measuring.station import Station
@@ -21,7 +20,7 @@ from opcost.models import construction
 from opcost.models.source import ChangedSource
 from opcost.models.user_code import reason, user_code
 from opcost.rows.flags import ABOVE_ROOF, POINT_CHANGED
-from opcost.rows.quantities import ENERGY, EVICTED_CODE, PHASE_TIMES, POWER, TIME
+from opcost.rows.quantities import ENERGY, PHASE_TIMES, POWER, TIME
 from opcost.target import TOLD_BY
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.replay import UnsupportedOperator
@@ -72,22 +71,13 @@ def _measured(
     trial = run_trial(set_up.workload, station, settings, checkpoint)
     measured = columns(trial)
     if set_up.model is None:
-        return measured | {EVICTED_CODE: _evicted_code_times_s(set_up, station, trial)}
+        return measured
     least_s = settings.min_time_s / _OF_A_WHOLE
     if set_up.model.trained and station.device.kind.host_sets_pace:
         phases = phase_times(set_up.model, station.watch, trial.time, least_s)
         for phase, taken in phases.items():
             measured |= PHASE_TIMES[phase].columns(taken)
     return measured | _in_place(set_up, station, trial.time, least_s)
-
-
-def _evicted_code_times_s(set_up: SetUp, station: Station, trial: Trial) -> list[float] | None:
-    """None as well if it fails, as without memory for it: the rest of the row is valid."""
-    try:
-        call_s = trial.time.estimate.value
-        return evicted_code_times_s(set_up.workload, set_up.recent, station.device, call_s)
-    except (MemoryError, RuntimeError):
-        return None
 
 
 def _if_point_changed(before: Mapping[str, Any], station: Station) -> list[str]:

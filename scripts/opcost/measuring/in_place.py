@@ -9,7 +9,6 @@ clock) is not in them; what the clock adds to a call is measured on nothing, and
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from time import perf_counter  # bound here: a model may replace the one in `time`
 from typing import Any
 
@@ -18,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from opcost import statistics
 from opcost.devices.device import Device
 from opcost.devices.disturbance import Watch
-from opcost.measuring.timing import TimeMeasurement, core_speed_per_s
+from opcost.measuring.timing import TimeMeasurement
 from opcost.measuring.workload import ModelWorkload
 from opcost.rows.quantities import CALL_TIME
 from opcost.statistics import Estimate
@@ -40,14 +39,13 @@ WAITING = "the GPU waited for its host inside the model"
 @dataclass(frozen=True)
 class InPlace:
     """The tuple ids of a model's calls in order, the seconds of each, and those of a pass with the
-    clock, the median of `passes`; the speed of the core in these, if there is a sentinel.
+    clock, the median of `passes`.
     """
 
     tuple_ids: Sequence[str]
     calls: Sequence[Estimate]
     pass_s: float
     passes: int
-    core_speed_per_s: float | None
 
     def columns(self) -> dict[str, Any]:
         """The columns of a model's row."""
@@ -58,7 +56,6 @@ class InPlace:
             CALL_TIME.high: [call.high for call in self.calls],
             "clocked_time_s": self.pass_s,
             "clocked_passes": self.passes,
-            "clocked_core_speed_per_s": self.core_speed_per_s,
         }
 
 
@@ -144,10 +141,8 @@ def time_in_place(
     found: list[list[float]] = []
     passes_s: list[float] = []
     counted: list[bool] = []
-    batches_s: list[float] = []
-    counted_batches: list[bool] = []
     hold_s = _SHORTEST_HOLD_S
-    watch.look(settled=True)
+    watch.look()
     start_s = perf_counter()
     while not _enough(len(found), sum(counted), perf_counter() - start_s, least_s):
         batch: list[bool] = []
@@ -162,22 +157,19 @@ def time_in_place(
                 return VARYING
             found.append(seconds)
             batch.append(not clock.waited)
-        undisturbed = watch.look(settled=True)
+        undisturbed = watch.look()
         counted += [ahead and undisturbed for ahead in batch]
-        batches_s.append(fmean(passes_s[-len(batch) :]))
-        counted_batches.append(undisturbed)
     kept = list(itertools.compress(found, counted))
     if len(kept) < _LEAST_PASSES:
         if not device.kind.host_sets_pace:
             return WAITING
-        kept, counted_batches = found, [True] * len(batches_s)
+        kept = found
     medians = (statistics.median(column) for column in zip(*kept, strict=True))
     return InPlace(
         [each.tuple_id for each in calls],
         [_without(clock_only_s, each) for each in medians],
         statistics.median(passes_s).value,
         len(kept),
-        core_speed_per_s(batches_s, counted_batches, watch.latest_s(len(batches_s) + 1)),
     )
 
 

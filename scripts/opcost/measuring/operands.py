@@ -55,14 +55,12 @@ class OperandSets:
     """Calls of one tuple on distinct tensors, to be used in turn. Their values are equal, except
     those of indices.
 
-    `footprint_bytes` is the memory of all arguments; `recent` are those that all calls use, as an
-    operator's that were written just before. If the caller keeps the latest `kept_results` results,
-    calls write to the memory of as many in turn. It keeps `memory_of_results` at first.
+    `footprint_bytes` is the memory of all arguments. If the caller keeps the latest `kept_results`
+    results, calls write to the memory of as many in turn. It keeps `memory_of_results` at first.
     """
 
     calls: tuple[ReplayCall, ...]
     footprint_bytes: int
-    recent: tuple[torch.Tensor, ...]
     kept_results: int
     outputs: tuple[TensorSpec, ...]
     device: Device
@@ -120,12 +118,7 @@ def operand_sets(
     beside = room - footprint - result_bytes  # one more result lives while the next is written
     result_sets = _sets(rotation.footprint_bytes if kept else through_bytes, result_bytes, beside)
     kept_results = result_sets if result_bytes and result_sets > 1 else 0
-    recent = tuple(
-        tensor
-        for tensor, is_held, count in zip(first, held, counts, strict=True)
-        if not is_held and count == 1
-    )
-    return OperandSets(tuple(calls), footprint, recent, kept_results, tuple(outputs), device)
+    return OperandSets(tuple(calls), footprint, kept_results, tuple(outputs), device)
 
 
 def _counts(

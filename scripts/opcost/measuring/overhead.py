@@ -8,7 +8,7 @@ process:
   the difference between running a small network as modules and its operators, each of which runs in
   a loop of its own, as in its benchmark. On a processor, all code is in the private cache.
 - `displaced_call_s`: the code of Python and of the operator was evicted from the private cache
-  (costs/evicted_code.py finds such calls). None on a GPU, where evictions depend on what the host
+  (costs/call_overhead.py finds such calls). None on a GPU, where evictions depend on what the host
   moves.
 - `forward_call_s`, `backward_call_s`, `optimizer_call_s`, `backward_start_s`,
   `optimizer_start_s`: of calls in training, on a processor (training_overhead.py).
@@ -17,10 +17,7 @@ process:
 A module calls its operators, or functions that do: only the first one contains the call of the
 module.
 
-Those of inference are measured in turn, with the speed of the core: they follow it more than
-operators do (docs/explanation/context.md).
-
-On a GPU the host runs ahead of the device: costs/race.py uses its overhead.
+On a GPU the host runs ahead of the device: costs/host.py uses its overhead.
 """
 
 import copy
@@ -59,13 +56,10 @@ Call = tuple[Any, tuple[Any, ...]]
 
 
 class _Found(NamedTuple):
-    """Medians over the undisturbed repetitions, or over all and `disturbed` if too few are, and the
-    speed of the core in them, if it was looked for and there is a sentinel.
-    """
+    """Medians over the undisturbed repetitions, or over all and `disturbed` if too few are."""
 
     medians_s: list[float]
     disturbed: bool
-    core_speed_per_s: float | None
 
 
 def sample_overhead(device: Device, watch: Watch) -> Sample:
@@ -81,20 +75,19 @@ def sample_overhead(device: Device, watch: Watch) -> Sample:
             found = _repeated(lambda: [call_s(), view_s()], watch)
         else:
             displaced_s = _displaced_call_s(device)
-            found = _repeated(lambda: [call_s(), view_s(), displaced_s()], watch, warm_up=call_s)
+            found = _repeated(lambda: [call_s(), view_s(), displaced_s()], watch)
     calls_s = [max(0.0, each_s) for each_s in found.medians_s]
     disturbed = found.disturbed or calls_s != found.medians_s
     if not device.kind.host_sets_pace:
         return Sample(calls_s[0], None, calls_s[1], disturbed)
     training = _repeated(training_calls_s(device), watch)
-    sample = Sample(
+    return Sample(
         calls_s[0],
         calls_s[2],
         calls_s[1],
         disturbed or training.disturbed,
         *(max(0.0, each_s) for each_s in training.medians_s),
     )
-    return sample._replace(core_speed_per_s=found.core_speed_per_s)
 
 
 def _between_calls_s(device: Device) -> _Values:
@@ -162,32 +155,18 @@ def _view_call_s(device: Device) -> _Values:
     return lambda: device.time(views).host_s / _REPEATS
 
 
-def _repeated(
-    measure: Callable[[], Sequence[float]], watch: Watch, warm_up: Callable[[], Any] | None = None
-) -> _Found:
-    """Measures values until enough are undisturbed, at most twice as many as needed.
-
-    With a `warm_up`, the speed of the core is found as beside operators, by a sentinel that lets it
-    settle. That displaces code, so the warm-up runs before values are measured.
-    """
+def _repeated(measure: Callable[[], Sequence[float]], watch: Watch) -> _Found:
+    """Measures values until enough are undisturbed, at most twice as many as needed."""
     values: list[Sequence[float]] = []
     undisturbed: list[bool] = []
-    sentinel_s: list[float] = []
     while sum(undisturbed) < _REPETITIONS and len(values) < _PATIENCE * _REPETITIONS:
         watch.look()
-        if warm_up is not None:
-            warm_up()
         values.append(measure())
-        undisturbed.append(watch.look(settled=warm_up is not None))
-        sentinel_s += watch.latest_s(1)
+        undisturbed.append(watch.look())
     disturbed = sum(undisturbed) < _MIN_UNDISTURBED
-    counted = [True] * len(values) if disturbed else undisturbed
-    columns = zip(*itertools.compress(values, counted), strict=True)
-    medians_s = [statistics.median(column).value for column in columns]
-    if warm_up is None or not sentinel_s:
-        return _Found(medians_s, disturbed, None)
-    speed = 1 / statistics.median(list(itertools.compress(sentinel_s, counted))).value
-    return _Found(medians_s, disturbed, speed)
+    counted = values if disturbed else list(itertools.compress(values, undisturbed))
+    columns = zip(*counted, strict=True)
+    return _Found([statistics.median(column).value for column in columns], disturbed)
 
 
 def _block(channels: int) -> nn.Sequential:

@@ -29,7 +29,6 @@ from opcost.tuples.tuple_record import TupleRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import torch
 
     from opcost.measuring.station import Station
     from opcost.measuring.timing import Workload
@@ -43,7 +42,6 @@ class SetUp:
 
     `columns` describe it; `find_flags`, called after timing, maps flags to whether they hold.
     `model` is the workload of a model that is run call by call, and `calls` are all its calls.
-    `recent` are the arguments that an operator finds in the cache, written just before.
     """
 
     workload: "Workload"
@@ -51,7 +49,6 @@ class SetUp:
     find_flags: Callable[[], Mapping[str, bool]]
     model: "ModelWorkload | None" = None
     calls: "Sequence[OperatorTuple]" = ()
-    recent: "Sequence[torch.Tensor]" = ()
 
 
 class Subject(ABC):
@@ -139,7 +136,6 @@ class OperatorSubject(Subject):
                 DEGENERATE_VALUES: degenerate(operands.calls[0]),
                 VALUE_DEPENDENT: self.record.value_dependent,
             },
-            recent=operands.recent,
         )
 
 

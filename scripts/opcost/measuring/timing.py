@@ -7,7 +7,7 @@ the host needs to launch it is timed in batches between those.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -60,8 +60,7 @@ class TimeMeasurement:
 
     The estimate is that of the undisturbed batches or, with `counts_disturbed`, of all batches in
     which the device did not wait, because fewer than `min_batches` were undisturbed. `host` is None
-    for `host_reason`. If `in_use`, the estimate is of device and host together. The speed of the
-    core is in calls of the sentinel in a second; None without one.
+    for `host_reason`. If `in_use`, the estimate is of device and host together.
     """
 
     estimate: Estimate
@@ -73,7 +72,6 @@ class TimeMeasurement:
     host_reason: str | None
     stop_reason: str
     in_use: bool = False
-    core_speed_per_s: float | None = None
 
     @property
     def converged(self) -> bool:
@@ -96,7 +94,6 @@ class TimeMeasurement:
             "batch_time_s": list(self.batch_times_s),
             "batch_undisturbed": list(self.undisturbed),
             "batch_iterations": self.batch_iterations,
-            "core_speed_per_s": self.core_speed_per_s,
             "converged": self.converged,
             "stop_reason": self.stop_reason,
         }
@@ -246,7 +243,7 @@ def measure_time(
     hosts_s: list[float] = []
     behind: list[bool] = []
     undisturbed: list[bool] = []
-    watch.look(settled=True)
+    watch.look()
     start_s = clock.now_s()
     stop_reason = ""
     while not stop_reason:
@@ -254,7 +251,7 @@ def measure_time(
         times_s.append(batch.device_s / iterations)
         hosts_s.append(batch.host_s / iterations)
         behind.append(not batch.waited)
-        undisturbed.append(watch.look(settled=True) and not batch.waited)
+        undisturbed.append(watch.look() and not batch.waited)
         counted = list(itertools.compress(times_s, undisturbed))
         stop_reason = _why_stop(counted, len(times_s), clock.now_s() - start_s, settings)
     host = None
@@ -274,29 +271,7 @@ def measure_time(
         timer.host_reason,
         stop_reason,
         timer.in_use,
-        core_speed_per_s(times_s, counts, watch.latest_s(len(times_s) + 1)),
     )
-
-
-def core_speed_per_s(
-    times_s: Sequence[float], counts: Sequence[bool], looks_s: Sequence[float]
-) -> float | None:
-    """The speed at which the batches that count take their median time, from the sentinel before
-    and after each; None without a sentinel.
-
-    Of a core that changes its speed from batch to batch, the median speed may be that of other
-    batches than the median time.
-    """
-    if len(looks_s) != len(times_s) + 1:
-        return None
-    time_s = statistics.median(list(itertools.compress(times_s, counts))).value
-    if time_s <= 0:
-        return None
-    work = [
-        each_s / ((before_s + after_s) / 2)
-        for each_s, (before_s, after_s) in zip(times_s, itertools.pairwise(looks_s), strict=True)
-    ]
-    return statistics.median(list(itertools.compress(work, counts))).value / time_s
 
 
 def _why_stop(

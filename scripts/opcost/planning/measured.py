@@ -1,18 +1,36 @@
-"""The rows that a target has, from its results folder, under the conditions of a study."""
+"""What a study has of a target in its results folder: models, device, and measured rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from opcost.addresses import Addresses
+from opcost.devices.device_file import read_device
 from opcost.launch_modes import EAGER
-from opcost.results_folder import MODELS, OPERATORS, measurements, model_of
+from opcost.results_folder import MODELS, OPERATORS, device_file, measurements, model_of
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
+from opcost.tuples.model_tuples import ModelTuples, read_extractions
+from opcost.tuples.recordings import calls_on
 
 Row = Mapping[str, Any]
 
-_COLUMNS = ("status", "flags", *TIME.names, "core_speed_per_s", "started_at", "device_time_s")
+_COLUMNS = ("status", "flags", *TIME.names, "started_at", "device_time_s")
+
+
+def models_on(addresses: Addresses, target: str) -> list[ModelTuples]:
+    """The models of the study that could be extracted, with the calls that they make on the target.
+
+    Raises OpcostError for a damaged file.
+    """
+    found = read_extractions(map(addresses.extraction, addresses.study.models))
+    return calls_on(addresses.folders[target], [each for each in found if each.refusal is None])
+
+
+def device_of(addresses: Addresses, target: str) -> str:
+    """The target's device, or what is known of it: its settings may say `auto`."""
+    path = device_file(addresses.folders[target])
+    return read_device(path).device if path.is_file() else addresses.device(target)
 
 
 def measured_tuples(folder: Path, number: int = 1) -> Sequence[Row]:

@@ -36,16 +36,18 @@ class Plan:
 
     `known` are measured, `chosen` remain to be measured in round 1, `beyond` exceed the budget.
     `models` is the number of whole models that remain to be measured in round 1.
-    `explained` is the expected share of the models' time that a tuple explains, averaged over
-    the models. `needed_s` is the expected device time: `job_s` for each measurement of a tuple,
-    and `model_s` for that of a whole model. Each is the mean over previous jobs, also of other
-    studies, or an assumption based on the settings.
+    `times_s` are the times of all tuples, measured or predicted. `explained` is the expected share
+    of the models' time that each explains, averaged over the models. `needed_s` is the expected
+    device time: `job_s` for each measurement of a tuple, and `model_s` for that of a whole model.
+    Each is the mean over previous jobs, also of other studies, or an assumption based on the
+    settings.
     """
 
     known: tuple[str, ...]
     chosen: tuple[str, ...]
     beyond: tuple[str, ...]
     models: int
+    times_s: Mapping[str, float]
     explained: Mapping[str, float]
     needed_s: float
     job_s: float
@@ -78,7 +80,8 @@ def plan(
     with a wide interval is worth more than none.
     """
     known = {row["tuple_id"]: row for row in rows if row["tuple_id"] in tuples}
-    explained = explained_shares(models, tuples, predicted_times_s(tuples, known.values()))
+    times_s = predicted_times_s(tuples, known.values())
+    explained = explained_shares(models, tuples, times_s)
     mean_s, mean_model_s = _mean_device_time_s(rows), _mean_device_time_s(wholes)
     job_s = _guessed_job_s(settings, device) if mean_s is None else mean_s
     model_s = job_s + _guessed_timing_s(settings, device) if mean_model_s is None else mean_model_s
@@ -92,6 +95,7 @@ def plan(
         tuple(new[:count]),
         tuple(new[count:]),
         models_to_measure,
+        times_s,
         explained,
         for_models_s + count * job_s,
         job_s,

@@ -1,75 +1,87 @@
-"""Plan a round: what, measured once more, makes the study's answers most precise for a second of
-device time.
+"""Rounds after the first: what is measured once more, and in which order.
 
-The answers are each model's time, as a sum over operators and as a whole, and, if the study states
-a precision of rows, the row of each tuple. An answer's variance is the sum over its subjects of
+A model has two answers: its estimate and its end-to-end time. A round repeats, of each answer whose
+95 % interval is wider than the study requests, the measurements that make up 90 % of its variance:
+the end-to-end run, or those operators whose (calls x time)^2 x variance of one run / number of runs
+is largest. Round 2 does so for every answer, so that run-to-run variation is known. If the study
+requests a precision of rows, a round repeats each operator whose row is wider, too.
 
-    (share of the answer)^2 x variance of one execution / number of executions
-
-so that a subject is worth measuring once more for what the last factor then saves in all answers
-that are not yet precise enough. Subjects that contribute next to nothing are left out, however far
-an answer is from its precision. A round measures each subject at most once.
+A budget is spent on end-to-end runs first, then on operators in the order of these shares.
 """
 
-# ASSUME that executions of a target scatter as `_ASSUMED` until some subjects have several.
+import math
+import statistics
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain
+from pathlib import Path
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
-
-from opcost.executions import (
-    MIN_SUBJECTS,
-    Executions,
-    Scatter,
-    scatter_of,
-    speeds_beside,
-    variance_of_one,
-)
-from opcost.results_folder import MODELS, OPERATORS
-from opcost.statistics import NORMAL_97_5
+from opcost.addresses import Addresses
+from opcost.files import read_json, write_json
+from opcost.noise import Runs, Variation, pooled
+from opcost.planning.measured import Row, device_of, measured_tuples, measured_wholes, models_on
+from opcost.planning.plan import Plan
+from opcost.results_folder import MODELS, OPERATORS, all_measurements, series_of
+from opcost.rows import records, schemas
+from opcost.rows.quantities import TIME
+from opcost.rows.runs import distinct, runs_of, undisturbed, usual_sd
+from opcost.statistics import student_97_5
 from opcost.study import Precision
 from opcost.tuples.model_tuples import ModelTuples
+from opcost.values import BOOLEAN, TEXT, check_values, list_of, optional
+from opcost.values import number as at_least
 
 Subject = tuple[str, str]
 """Kind of measurement, and tuple id or model."""
 
-_ASSUMED = Scatter(0.03, 6.0)
-_NEARLY_ALL = 0.95
-"""Subjects that explain the rest of an answer's variance are not measured again for it."""
+_SHARE = 0.9
 
-_FOR_SCATTER = MIN_SUBJECTS + 4
-"""Tuples that round 2 measures whatever they contribute, so that the scatter is known."""
+_RULES = {
+    OPERATORS: list_of(TEXT),
+    MODELS: list_of(TEXT),
+    "is_cut": optional(BOOLEAN),
+    "anew": optional(at_least(0)),
+}
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a subject: its executions, the device time that one takes, and how many
-    further ones are expected.
+    """The time of a subject, its number of runs, and the seconds for which one holds the device.
+
+    `half_width` is the relative one of the 95 % interval of a single run, with the run-to-run
+    variation of the target; `row_half_width` with that of the subject's own runs, as in its row.
     """
 
-    executions: Executions
+    time_s: float
+    runs: int
+    half_width: float
+    row_half_width: float
     device_time_s: float
-    expected: int = 0
+
+    @property
+    def square(self) -> float:
+        """The square of the relative half-width of the mean over all runs."""
+        return self.half_width**2 / self.runs
 
 
 @dataclass(frozen=True)
 class Round:
     """The names of the tuples and models of a round; of these, `new` remain to be measured.
 
-    `needed_s` is their expected device time. `half_widths` are those expected of the models, each
-    the wider one of sum and whole, without the error of call overhead; if nothing tells it yet, for
-    executions that scatter by `assumed_sd`. `is_cut` says that the budget of device time left out
-    measurements; `anew` when a run planned it once more for that, in seconds since the epoch.
+    `needed_s` is their expected device time. `half_widths` are those expected of the models after
+    the round, each the wider one of its two answers, at the run-to-run variation `run_sd`. `is_cut`
+    says that the budget of device time left out measurements; `anew` when a run planned it once
+    more for that, in seconds since the epoch.
     """
 
     operators: Sequence[str] = ()
     models: Sequence[str] = ()
-    new: Collection[Subject] = ()
+    new: Sequence[Subject] = ()
     needed_s: float = 0.0
     half_widths: Mapping[str, float] = field(default_factory=dict)
     is_cut: bool = False
-    assumed_sd: float | None = None
+    run_sd: float = 0.0
     anew: float = 0.0
 
     def __bool__(self) -> bool:
@@ -82,202 +94,198 @@ def plan_round(
     known: Mapping[Subject, Known],
     precision: Precision,
     done: Collection[Subject] = (),
-    left_s: float = float("inf"),
-    scatter: Scatter | None = None,
+    left_s: float = math.inf,
 ) -> Round:
     """What to measure in round `number`, from 2 on, within `left_s` s of device time, as expected.
 
     `known` are the subjects with a result from the rounds before; `done` those already measured in
-    this round. Planned once more from the same, a round that is done stays as it is: so what is
-    chosen depends on these alone. The widths that are expected after it follow the `scatter` that
-    the target is known to have, from whatever was measured there.
+    this round, which stay in it. What else is chosen depends on `known` alone.
     """
-    [planned] = expect_rounds([number], models, known, precision, done, left_s, scatter)
-    return planned
-
-
-def expect_rounds(
-    numbers: Sequence[int],
-    models: Sequence[ModelTuples],
-    known: Mapping[Subject, Known],
-    precision: Precision,
-    done: Collection[Subject] = (),
-    left_s: float = float("inf"),
-    scatter: Scatter | None = None,
-) -> list[Round]:
-    """What to measure in these rounds, as `plan_round`, if executions scatter as is known now."""
-    answers = _Answers(models, known, precision, scatter)
-    found = []
-    for number in numbers:
-        planned = _next_round(number, answers, known, done, left_s)
-        done, left_s = (), left_s - planned.needed_s
-        found.append(planned)
-    return found
-
-
-def _next_round(
-    number: int,
-    answers: "_Answers",
-    known: Mapping[Subject, Known],
-    done: Collection[Subject],
-    left_s: float,
-) -> Round:
-    chosen = [each for each in done if each in known]
-    for subject in chosen:
-        answers.measure(subject)
-    new: list[Subject] = []
-    needed_s, is_cut = 0.0, False
-
-    def choose(subject: Subject) -> bool:
-        nonlocal needed_s, is_cut
-        cost_s = known[subject].device_time_s
-        if needed_s + cost_s > left_s:
-            is_cut = True
-            return False
-        needed_s += cost_s
-        new.append(subject)
-        answers.measure(subject)
-        return True
-
-    if number == 2:
-        wholes = [subject for subject in known if subject[0] == MODELS]
-        tuples = sorted(subject for subject in known if subject[0] == OPERATORS)
-        for subject in [*wholes, *tuples[:_FOR_SCATTER]]:
-            if subject not in done and not choose(subject):
-                break
-    while (best := answers.most_worth({*chosen, *new})) is not None:
-        if not choose(best):
-            break
-    every = sorted({*chosen, *new})
+    limit = math.inf if precision.models is None else precision.models
+    shares: dict[Subject, float] = {}
+    for squares in chain.from_iterable(_answers(model, known) for model in models):
+        if number == 2 or _half_width(squares) > limit:
+            for subject, share in _largest(squares):
+                shares[subject] = max(share, shares.get(subject, 0.0))
+    for subject, each in known.items():
+        wide = precision.rows is not None and each.row_half_width > precision.rows * each.runs**0.5
+        if wide and subject[0] == OPERATORS:
+            shares.setdefault(subject, 0.0)
+    kept = known.keys() & {*done}
+    wanted = sorted(shares.keys() - kept, key=lambda each: (each[0] != MODELS, -shares[each], each))
+    needed_s = list(accumulate((known[each].device_time_s for each in wanted), initial=0.0))
+    fitting = sum(each <= left_s for each in needed_s[1:])
+    chosen = sorted({*kept, *wanted[:fitting]})
+    after = {**known, **{each: replace(known[each], runs=known[each].runs + 1) for each in chosen}}
+    expected = {model.model: _answers(model, after) for model in models}
     return Round(
-        [name for kind, name in every if kind == OPERATORS],
-        [name for kind, name in every if kind == MODELS],
-        new,
-        needed_s,
-        answers.half_widths(),
-        is_cut,
-        answers.assumed_sd,
+        [name for kind, name in chosen if kind == OPERATORS],
+        [name for kind, name in chosen if kind == MODELS],
+        wanted[:fitting],
+        needed_s[fitting],
+        {model: max(map(_half_width, answers)) for model, answers in expected.items() if answers},
+        fitting < len(wanted),
     )
 
 
-class _Answers:
-    """The variances of all answers, while subjects are chosen."""
+def _answers(
+    model: ModelTuples, known: Mapping[Subject, Known]
+) -> Sequence[Mapping[Subject, float]]:
+    """The estimate and the end-to-end time of a model, as far as they are known: what each subject
+    contributes to the square of the relative half-width.
+    """
+    found = []
+    calls = {(OPERATORS, each.operator_tuple.tuple_id): n for each, n in model.kernels()}
+    if calls and calls.keys() <= known.keys():
+        times_s = {subject: n * known[subject].time_s for subject, n in calls.items()}
+        total_s = sum(times_s.values())
+        found.append({each: (s / total_s) ** 2 * known[each].square for each, s in times_s.items()})
+    end_to_end = (MODELS, model.model)
+    if end_to_end in known:
+        found.append({end_to_end: known[end_to_end].square})
+    return found
+
+
+def _half_width(squares: Mapping[Subject, float]) -> float:
+    return math.sqrt(sum(squares.values()))
+
+
+def _largest(squares: Mapping[Subject, float]) -> Iterator[tuple[Subject, float]]:
+    """The largest contributions that make up 90 % of the sum, as shares of it."""
+    total, found = sum(squares.values()), 0.0
+    for subject in sorted(squares, key=lambda each: (-squares[each], each)):
+        if found >= _SHARE * total:
+            break
+        found += squares[subject]
+        yield subject, squares[subject] / total
+
+
+def plan_target_round(addresses: Addresses, target: str, number: int, first: Plan) -> Round:
+    """The plan of a round of one target, after the rounds before it have been measured.
+
+    `first` is the present plan of round 1, within the budget that is left. The time that round 1
+    still needs is left to it: a model without a result of each operator has no estimate.
+    Raises OpcostError for a damaged file.
+    """
+    return _Rounds(addresses, target, models_on(addresses, target), first).plan(number)
+
+
+def expect_target_rounds(
+    addresses: Addresses, target: str, models: Sequence[ModelTuples], first: Plan
+) -> list[Round]:
+    """What rounds after the first still measure, if operators take the times that the present plan
+    of round 1 expects, and runs vary as so far. Raises OpcostError for a damaged file.
+    """
+    rounds, found = _Rounds(addresses, target, models, first), list[Round]()
+    for number in range(2, addresses.study.rounds + 1):
+        found.append(rounds.plan(number, found))
+    return found
+
+
+class _Rounds:
+    """The rounds of a target, with all that is measured there, by this study or another."""
 
     def __init__(
-        self,
-        models: Sequence[ModelTuples],
-        known: Mapping[Subject, Known],
-        precision: Precision,
-        of_target: Scatter | None,
+        self, addresses: Addresses, target: str, models: Sequence[ModelTuples], first: Plan
     ) -> None:
-        self._subjects = list(known)
-        self._index = {subject: number for number, subject in enumerate(self._subjects)}
-        self._names: list[str] = []
-        shares = []
-        for model in models:
-            for answer in (self._sum(model, known), self._whole(model)):
-                if answer is not None:
-                    self._names.append(model.model)
-                    shares.append(answer)
-        self._weights = np.array(shares).reshape(len(shares), len(self._subjects)) ** 2
-        found = scatter_of([each.executions for each in known.values()])
-        scatter = found or _ASSUMED
-        self.assumed_sd = None if found or of_target else _ASSUMED.sd
-        self._variance = _variances(known, scatter)
-        self._expected = _variances(known, of_target or scatter)
-        self._count = np.array(
-            [float(len(each.executions.values) + each.expected) for each in known.values()]
+        self._study, self._models, self._first = addresses.study, models, first
+        conditions = addresses.study.conditions[target].to_json()
+        device = {"conditions_json": conditions, "device": device_of(addresses, target)}
+        self._usual_sd = usual_sd(device, TIME)
+        self._rows: dict[Subject, dict[int, Row]] = {
+            **{(OPERATORS, each): {} for each in (*first.known, *first.chosen)},
+            **{(MODELS, each.model): {} for each in models if not each.is_operator},
+        }
+        self._own = list(self._rows)
+        for number in range(1, self._study.rounds + 1):
+            for row in measured_tuples(addresses.folders[target], number):
+                self._rows.setdefault((OPERATORS, row["tuple_id"]), {})[number] = row
+            for row in measured_wholes(addresses, target, number):
+                self._rows.setdefault((MODELS, row["model"]), {})[number] = row
+
+    def plan(self, number: int, expected: Sequence[Round] | None = None) -> Round:
+        """Plan a round from the measurements of the rounds before it; with plans of these that are
+        `expected`, as if they and round 1 were measured.
+        """
+        rows = {name: _before(number, each) for name, each in self._rows.items()}
+        runs = {name: each for name in rows if (each := runs_of(undisturbed(rows[name]), TIME))}
+        of_operators = [each for (kind, _), each in runs.items() if kind == OPERATORS]
+        variation = pooled(of_operators, self._usual_sd)
+        more = Counter(chain.from_iterable(each.new for each in expected or ()))
+        degrees = sum(times for (kind, _), times in more.items() if kind == OPERATORS)
+        variation = replace(variation, degrees_of_freedom=variation.degrees_of_freedom + degrees)
+        if expected is not None:
+            for name in self._own:
+                if 1 not in self._rows[name]:  # of a model, the time is not needed
+                    runs[name] = Runs([self._first.times_s.get(name[1], 1.0)], [None])
+        known = {
+            name: self._known(name, rows[name], runs[name], variation, more[name])
+            for name in self._own
+            if name in runs
+        }
+        done = [name for name, each in self._rows.items() if number in each]
+        left_s = self._left_s() - sum(each.needed_s for each in expected or ())
+        planned = plan_round(number, self._models, known, self._study.precision, done, left_s)
+        return replace(planned, run_sd=variation.sd)
+
+    def _known(
+        self, name: Subject, rows: Sequence[Row], runs: Runs, variation: Variation, more: int
+    ) -> Known:
+        usual_s = self._first.job_s if name[0] == OPERATORS else self._first.model_s
+        held_s = [row["device_time_s"] for row in rows if row["device_time_s"]]
+        return Known(
+            runs.value,
+            len(runs.values) + more,
+            _of_one_run(runs, variation),
+            _of_one_run(runs, pooled([runs], self._usual_sd)),
+            statistics.fmean(held_s or [usual_s]),
         )
-        self._cost_s = np.array([each.device_time_s for each in known.values()])
-        self._matters = _largest_parts(self._weights * self._variance / self._count)
-        self._is_row = np.array([kind == OPERATORS for kind, _ in self._subjects], bool)
-        self._limits = [
-            np.inf if each is None else (each / NORMAL_97_5) ** 2
-            for each in (precision.models, precision.rows)
-        ]
 
-    def _sum(self, model: ModelTuples, known: Mapping[Subject, Known]) -> list[float] | None:
-        """Each subject's share of the sum over operators; None if one is unknown."""
-        calls = {(OPERATORS, record.operator_tuple.tuple_id): n for record, n in model.kernels()}
-        if not calls or not calls.keys() <= known.keys():
-            return None
-        times_s = {each: n * known[each].executions.values[0] for each, n in calls.items()}
-        total_s = sum(times_s.values())
-        return [times_s.get(subject, 0.0) / total_s for subject in self._subjects]
-
-    def _whole(self, model: ModelTuples) -> list[float] | None:
-        subject = (MODELS, model.model)
-        if subject not in self._index:
-            return None
-        return [float(each == subject) for each in self._subjects]
-
-    def most_worth(self, others: Collection[Subject]) -> Subject | None:
-        """The subject, not among `others`, that saves most for its time; None if it is enough."""
-        saved = self._variance / self._count - self._variance / (self._count + 1)
-        of_models, of_rows = self._limits
-        vague = self._weights @ (self._variance / self._count) > of_models
-        worth = (self._weights * self._matters)[vague].sum(axis=0) / of_models * saved
-        rows = self._is_row & (self._variance / self._count > of_rows)
-        worth = (worth + np.where(rows, saved / of_rows, 0.0)) / self._cost_s
-        worth[[self._index[each] for each in others]] = 0.0
-        best = int(np.argmax(worth)) if len(worth) else 0
-        return self._subjects[best] if len(worth) and worth[best] > 0 else None
-
-    def measure(self, subject: Subject) -> None:
-        """Expect one more execution of a subject."""
-        self._count[self._index[subject]] += 1
-
-    def half_widths(self) -> dict[str, float]:
-        """Model -> the expected half-width of its answers, the wider one."""
-        found: dict[str, float] = {}
-        variances = self._weights @ (self._expected / self._count)
-        for name, variance in zip(self._names, variances, strict=True):
-            half_width = NORMAL_97_5 * float(np.sqrt(variance))
-            found[name] = max(found.get(name, 0.0), half_width)
-        return found
+    def _left_s(self) -> float:
+        """What the budget leaves to rounds after the first."""
+        budget_s, first = self._study.max_device_time_s, self._first
+        return math.inf if budget_s is None else budget_s - first.needed_s - first.beyond_s()
 
 
-def _largest_parts(
-    parts: "np.ndarray[tuple[int, int], np.dtype[np.float64]]",
-) -> "np.ndarray[tuple[int, int], np.dtype[np.bool_]]":
-    """Which parts of each sum are needed to make up nearly all of it."""
-    order = np.argsort(-parts, axis=1)
-    before = np.cumsum(np.take_along_axis(parts, order, axis=1), axis=1)
-    before -= np.take_along_axis(parts, order, axis=1)
-    found = np.zeros(parts.shape, bool)
-    few = before < _NEARLY_ALL * parts.sum(axis=1, keepdims=True)
-    np.put_along_axis(found, order, few, axis=1)
-    return found
+def _before(number: int, rows: Mapping[int, Row]) -> list[Row]:
+    """The rows with a result of the rounds before `number`, without copies."""
+    return distinct([row for n, row in rows.items() if n < number and row["status"] == "ok"])
 
 
-def _variances(
-    known: Mapping[Subject, Known], scatter: Scatter
-) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """The expected variance of one execution of each subject."""
-    of_speeds = _variances_of_speeds(known, scatter)
-    return np.array(
-        [_variance(each, scatter) + of_speeds.get(name, 0.0) for name, each in known.items()]
-    )
+def _of_one_run(runs: Runs, variation: Variation) -> float:
+    """The relative half-width of the 95 % interval of a single run."""
+    return student_97_5(variation.degrees_of_freedom) * math.sqrt(variation.of_one(runs))
 
 
-def _variance(known: Known, scatter: Scatter) -> float:
-    variance, degrees = variance_of_one(known.executions, scatter)
-    return variance if degrees is None else variance * degrees / max(degrees - 2, 1.0)
-
-
-def _variances_of_speeds(
-    known: Mapping[Subject, Known], scatter: Scatter
-) -> Mapping[Subject, float]:
-    """What one execution of each whole model leaves unknown of the speed that is usual beside it,
-    as a variance of its time.
+def with_rest_of_budget(addresses: Addresses, target: str, began_s: float) -> Addresses:
+    """The study with what its budget leaves after the measurements of a run that began then, in
+    seconds since the epoch. What was measured before costs nothing.
     """
-    law = scatter.speed_law
-    executions = {name: each.executions for name, each in known.items() if name[0] == MODELS}
-    speeds = {name: [each for each in of.speeds if each] for name, of in executions.items()}
-    beside = speeds_beside(list(speeds.values()), law.speed_sd) if law else None
-    if law is None or beside is None:
-        return {}
-    errors = {name: law.beside(of, beside).usual_speed_error for name, of in speeds.items()}
-    return {
-        name: (law.exponent * errors[name]) ** 2 * len(of.values) for name, of in executions.items()
-    }
+    budget_s = addresses.study.max_device_time_s
+    if budget_s is None:
+        return addresses
+    spent_s = 0.0
+    for path in all_measurements(addresses.folders[target]):
+        if path.stat().st_mtime >= began_s:
+            schema = schemas.MODEL if series_of(path).kind == MODELS else schemas.OPERATOR
+            [row] = records.read(path, schema, ["device_time_s"]).to_pylist()
+            spent_s += row["device_time_s"] or 0.0
+    return replace(addresses, study=replace(addresses.study, max_device_time_s=budget_s - spent_s))
+
+
+def write_round(path: Path, planned: Round) -> None:
+    """Write what is measured in a round."""
+    write_json(path, {name: getattr(planned, name) for name in _RULES})
+
+
+def read_round(path: Path) -> Round:
+    """What is measured in a round. Raises OpcostError for a damaged file."""
+    remedy = f"delete {path}, and run again to plan the round again; what was measured is kept"
+    document = read_json(path, remedy)
+    check_values({key: document.get(key) for key in _RULES}, _RULES, path, remedy)
+    return Round(
+        document[OPERATORS],
+        document[MODELS],
+        is_cut=bool(document.get("is_cut")),
+        anew=document.get("anew") or 0.0,
+    )

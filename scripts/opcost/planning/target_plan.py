@@ -6,21 +6,24 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from opcost.addresses import Addresses
-from opcost.devices.device_file import read_device
 from opcost.devices.kinds import kind_of
 from opcost.errors import OpcostError
 from opcost.launch_modes import EAGER
-from opcost.planning.measured import Row, measured_tuples, measured_wholes
-from opcost.planning.plan import Plan, memory_bytes, plan, predicted_times_s
-from opcost.planning.rounds import Round
-from opcost.planning.target_rounds import expect_target_rounds, extracted, read_round
-from opcost.results_folder import device_file, round_plan
+from opcost.planning.measured import (
+    Row,
+    device_of,
+    measured_tuples,
+    measured_wholes,
+    models_on,
+)
+from opcost.planning.plan import Plan, memory_bytes, plan
+from opcost.planning.rounds import Round, expect_target_rounds, read_round
+from opcost.results_folder import round_plan
 from opcost.study import Study
 from opcost.target import Target
 from opcost.text import counted, duration, plus_minus, wrapped
 from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import ModelTuples
-from opcost.tuples.recordings import calls_on
 from opcost.tuples.tuple_record import TupleRecord
 
 if TYPE_CHECKING:  # it imports torch
@@ -34,9 +37,9 @@ def plan_target(addresses: Addresses, target: str) -> Plan:
 
     Raises OpcostError for a damaged file.
     """
-    models = _models(addresses, target)
+    models = models_on(addresses, target)
     tuples = _to_benchmark(addresses.study, models)
-    return _plan(addresses, target, models, tuples, _device(addresses, target))
+    return _plan(addresses, target, models, tuples, device_of(addresses, target))
 
 
 def describe_plans(addresses: Addresses, open_device: Callable[[Target], "Device"]) -> str:
@@ -46,15 +49,15 @@ def describe_plans(addresses: Addresses, open_device: Callable[[Target], "Device
     """
     parts, study = [], addresses.study
     for target, conditions in study.conditions.items():
-        models = _models(addresses, target)
+        models = models_on(addresses, target)
         tuples = _to_benchmark(study, models)
-        device = _device(addresses, target)
+        device = device_of(addresses, target)
         planned = _plan(addresses, target, models, tuples, device)
         rows = measured_wholes(addresses, target)
         wholes = [model for model in models if not model.is_operator]
         measured = {row["model"] for row in _named(rows, {each.model for each in wholes})}
         new_models = [model.model for model in wholes if model.model not in measured]
-        rounds = _later_rounds(addresses, target, models, tuples, planned)
+        rounds = _later_rounds(addresses, target, models, planned)
         lines = [
             f"Target {target}",
             f"  operators: {len(tuples)} tuples, {len(planned.known)} measured, "
@@ -96,19 +99,8 @@ def beyond_budget(addresses: Addresses, target: str) -> list[str]:
         for number in range(2, addresses.study.rounds + 1)
     ]
     if any(read_round(path).is_cut for path in plans if path.exists()):
-        left_out.append("further executions, which would narrow the intervals")
+        left_out.append("further runs, which would narrow the intervals")
     return left_out
-
-
-def _models(addresses: Addresses, target: str) -> list[ModelTuples]:
-    """The models that could be extracted, with the calls that they make on the target."""
-    return calls_on(addresses.folders[target], extracted(addresses))
-
-
-def _device(addresses: Addresses, target: str) -> str:
-    """The target's device, or what is known of it: its settings may say `auto`."""
-    path = device_file(addresses.folders[target])
-    return read_device(path).device if path.is_file() else addresses.device(target)
 
 
 def _to_record(models: Sequence[ModelTuples], device: str) -> list[str]:
@@ -169,18 +161,12 @@ def _device_time(planned: Plan) -> str:
 
 
 def _later_rounds(
-    addresses: Addresses,
-    target: str,
-    models: Sequence[ModelTuples],
-    tuples: Mapping[str, TupleRecord],
-    planned: Plan,
+    addresses: Addresses, target: str, models: Sequence[ModelTuples], planned: Plan
 ) -> list[Round] | None:
     """What further rounds are expected to measure; None if there are none."""
-    measured = {name: tuples[name] for name in (*planned.known, *planned.chosen)}
-    if not measured or addresses.study.rounds == 1:
+    if addresses.study.rounds == 1 or not (planned.known or planned.chosen):
         return None
-    times_s = predicted_times_s(measured, measured_tuples(addresses.folders[target]))
-    return expect_target_rounds(addresses, target, models, times_s, planned)
+    return expect_target_rounds(addresses, target, models, planned)
 
 
 def _of_later_rounds(study: Study, planned: Plan, rounds: Sequence[Round] | None) -> list[str]:
@@ -218,8 +204,7 @@ def expected_widths(planned: Round, requested: float | None) -> str:
     if requested is None or not planned.half_widths:
         return ""
     wide = [name for name, half in planned.half_widths.items() if half > 1.02 * requested]
-    assumed = planned.assumed_sd
-    condition = f", if executions scatter by {assumed:.0%}" if assumed else ""
+    condition = f", if runs vary by {planned.run_sd:.1%}"
     if not wide:
         return f", until each model is within {plus_minus(requested)}{condition}"
     widest = max(wide, key=lambda name: planned.half_widths[name])

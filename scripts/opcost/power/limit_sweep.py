@@ -197,7 +197,7 @@ def _batch_s(step: Step, count: int) -> float:
 
 def _per(energy: Estimate, steps: int) -> Estimate:
     low, high = (None if each is None else each / steps for each in (energy.low, energy.high))
-    return Estimate(energy.value / steps, low, high, energy.degrees_of_freedom)
+    return Estimate(energy.value / steps, low, high)
 
 
 def _row(point: AtLimit) -> dict[str, Any]:

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from opcost.costs.caveats import INTERVAL, OF_A_ROW
+from opcost.costs.caveats import INTERVAL
 from opcost.rows.comma_separated import csv_parts
 from opcost.rows.nested import as_json, plain_rows
-from opcost.rows.quantities import ENERGY, EXECUTED, POWER, SPEED_SD, TIME, Quantity
+from opcost.rows.quantities import ENERGY, MEASURED, POWER, TIME, Quantity
 from opcost.text import joules, seconds, shortened, table, wrapped
 
 _QUANTITIES = {quantity.value: quantity for quantity in (TIME, POWER, ENERGY)}
@@ -55,11 +55,10 @@ def aligned(rows: pa.Table, columns: Sequence[str]) -> list[str]:
 
 
 def notes(rows: pa.Table, columns: Sequence[str]) -> list[str]:
-    """What the intervals mean that `aligned` shows; `rows` has the column `SPEED_SD`."""
-    shown = [name for name in (TIME.value, ENERGY.value) if name in columns]
-    known = (pc.is_valid(rows[name]) for name in shown)
-    of_runs = any(pc.any(pc.and_(each, pc.greater(rows[SPEED_SD], 0))).as_py() for each in known)
-    return wrapped([f"{INTERVAL}. {OF_A_ROW}"]) if of_runs else []
+    """What the intervals mean that `aligned` shows."""
+    limits = [quantity.low for name, quantity in _QUANTITIES.items() if name in columns]
+    known = any(rows[name].null_count < len(rows) for name in limits)
+    return wrapped([f"{INTERVAL}, from the row's own runs."]) if known else []
 
 
 def with_limits(columns: Sequence[str]) -> list[str]:
@@ -69,8 +68,8 @@ def with_limits(columns: Sequence[str]) -> list[str]:
 
 
 def _shown_with(quantity: Quantity) -> list[str]:
-    """The columns that show a quantity: its interval, and what each execution found."""
-    return [*quantity.names, *([quantity.executed] if quantity in EXECUTED else [])]
+    """The columns that show a quantity: its interval, and the value of each run."""
+    return [*quantity.names, *([quantity.runs] if quantity in MEASURED else [])]
 
 
 def json_lines(rows: pa.Table) -> Iterator[str]:
@@ -101,7 +100,7 @@ def _texts(rows: pa.Table, name: str) -> list[str]:
 
 def _text(value: Any, name: str) -> str:
     if isinstance(value, float):
-        if name.endswith("_s") and not name.endswith("_per_s"):
+        if name.endswith("_s"):
             return seconds(value)
         return joules(value) if name.endswith("_j") else f"{value:.4g}"
     if isinstance(value, list):

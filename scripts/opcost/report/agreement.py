@@ -91,11 +91,7 @@ def _compared_on(results: Results, target: str) -> Sequence[Quantity]:
 def all_waits(results: Results) -> list[tuple[str, str]]:
     """(target, for how long a model waits for its host) of each model on a GPU."""
     return [
-        (target, text)
-        for target in results.targets
-        for text in waits_of(
-            results.compared(target), [row for row in results.modules if row["target"] == target]
-        )
+        (target, text) for target in results.targets for text in waits_of(results.compared(target))
     ]
 
 

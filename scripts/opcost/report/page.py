@@ -16,7 +16,7 @@ from markupsafe import Markup
 from opcost import __version__
 from opcost.costs import caveats, in_place_text, verdict
 from opcost.costs.breakdown import OTHERS
-from opcost.costs.headline import ESTIMATED, ONE_EXECUTION
+from opcost.costs.headline import ESTIMATED
 from opcost.costs.launches import launch_cells
 from opcost.costs.request_text import request_cells, request_notes
 from opcost.files import replacing
@@ -38,7 +38,7 @@ from opcost.report.sweeps import by_batch
 from opcost.report.theme import Figure
 from opcost.rows import schemas
 from opcost.rows.flags import FLAGS
-from opcost.rows.quantities import COMPARED, POWER, SPEED_SD, TIME, Quantity
+from opcost.rows.quantities import COMPARED, POWER, TIME, Quantity
 from opcost.rows.versions import SCHEMA_VERSION
 
 _ABSOLUTE = 12  # more models than these are first shown in shares
@@ -93,7 +93,6 @@ def _sections(results: Results) -> dict[str, Any]:
         "as_table": len(listed) > cards.MOST_CARDS,
         "same_inputs": len({(card.inputs, card.dtype) for card in listed}) == 1,
         "has_sums": ESTIMATED in marks,
-        "has_single_executions": ONE_EXECUTION in marks,
         "quantities": _quantities(results),
         "without_energy": cards.without_energy(results),
         "by_batch": by_batch(results),
@@ -102,7 +101,6 @@ def _sections(results: Results) -> dict[str, Any]:
         "meanings": verdict.meanings(results.comparison),
         "caveats": all_caveats(results),
         "words": caveats,
-        "speeds_vary": any(row.get(SPEED_SD) for row in results.comparison),
         "waits": all_waits(results),
         "in_place": in_place_text.model_cells(results.comparison),
         "in_place_words": in_place_text,

@@ -55,7 +55,7 @@ def _facts(results: Results) -> list[list[str]]:
         rows = frame[frame["target"] == target]
         ok = rows[rows["status"] == "ok"]
         flagged = sum(len(flags) > 0 for flags in ok["flags"])
-        scatter = rows[TIME.scatter].dropna()
+        variations = (row[TIME.run_sd] for row in results.compared(target))
         columns.append(
             [
                 str(len(rows)),
@@ -64,7 +64,7 @@ def _facts(results: Results) -> list[list[str]]:
                 str(flagged),
                 _known(ok["time_half_width"].median()),
                 _known(ok["power_half_width"].median()),
-                _known(scatter.iloc[0] if len(scatter) else np.nan),
+                _known(next((sd for sd in variations if sd is not None), np.nan)),
             ]
         )
     titles = (
@@ -74,7 +74,7 @@ def _facts(results: Results) -> list[list[str]]:
         "with a flag",
         "half of the 95 % interval of time, median",
         "half of the 95 % interval of power, median",
-        "scatter between executions (standard deviation)",
+        "run-to-run variation (standard deviation)",
     )
     return [[title, *cells] for title, *cells in zip(titles, *columns, strict=True)]
 

@@ -17,27 +17,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from opcost.errors import OpcostError
-from opcost.executions import MOST_FASTER, OF_OPERATORS
 from opcost.rows.column import Role
-from opcost.rows.columns import EXECUTIONS, MEASUREMENT, OVERHEAD
+from opcost.rows.columns import MEASUREMENT, OVERHEAD, RUNS
 from opcost.rows.comparability import settings_of
 from opcost.rows.quantities import (
-    COMPARED,
     ENERGY,
-    EVICTED_CODE,
-    EXECUTED,
     HOST_TIME,
-    MODEL_SPEED,
-    MODEL_SPEED_ERROR,
-    MODEL_SPEED_SD,
+    MEASURED,
     OVERHEADS,
     POWER,
-    ROUND_SPEEDS,
-    SPEED_EXPONENT,
-    SPEED_EXPONENT_ERROR,
-    SPEED_SD,
     TIME,
-    USUAL_SPEED,
     Quantity,
 )
 from opcost.target import SETTINGS
@@ -53,53 +42,30 @@ _RESULTS = {
     ENERGY.value: (1e-15, 1e12),
     HOST_TIME.value: (1e-9, 1e5),
 }
-_LEAST_DEGREES = math.nextafter(2, 3)
-"""Student's distribution of 2 degrees of freedom, or fewer, has no variance."""
-
-_LEAST_DIFFERENCE = math.nextafter(-1, 0)
-"""A sum is more than nothing, and so is its ratio to the whole."""
-
 _LIMITS = {
     **_RESULTS,
+    **{each.runs: _RESULTS[each.value] for each in MEASURED},
+    **dict.fromkeys((each.run_errors for each in MEASURED), (0.0, 1e3)),
     **dict.fromkeys((TIME.low, HOST_TIME.low), (0.0, 1e7)),
     **dict.fromkeys(("utilisation", "power_gain_uncertainty"), (0.0, 1.0)),
-    SPEED_EXPONENT: (0.0, OF_OPERATORS.most),
-    **dict.fromkeys(("core_speed_per_s", "execution_core_speed_per_s", USUAL_SPEED), (1.0, 1e6)),
-    **dict.fromkeys((MODEL_SPEED, ROUND_SPEEDS, "clocked_core_speed_per_s"), (1.0, 1e6)),
-    EVICTED_CODE: (-1e3, 1e3),
     "largest_share_difference": (0.0, 1e3),
-    **dict.fromkeys(
-        (SPEED_SD, SPEED_EXPONENT_ERROR, MODEL_SPEED_ERROR, MODEL_SPEED_SD), (0.0, 2.0)
-    ),
-    **dict.fromkeys((each.degrees for each in (*EXECUTED, ENERGY)), (_LEAST_DEGREES, 1e15)),
-    **dict.fromkeys((each.method_differences for each in COMPARED), (_LEAST_DIFFERENCE, 1e15)),
-    **dict.fromkeys((each.method_errors for each in COMPARED), (0.0, 1e15)),
-    **dict.fromkeys((each.method_sd for each in COMPARED), (0.0, 1e3)),
-    **dict.fromkeys((each.method_degrees for each in COMPARED), (_LEAST_DEGREES, 1e15)),
-    **dict.fromkeys((each.scatter for each in EXECUTED), (0.0, 10.0)),
-    **dict.fromkeys((each.scatter_columns[2] for each in EXECUTED), (-1.0, 1.0)),
 }
-_EQUALLY_LONG = (
-    [column.name for column in EXECUTIONS],
-    [
-        "method_models",
-        *(name for each in COMPARED for name in (each.method_differences, each.method_errors)),
-    ],
-)
-"""Lists with a value for each execution, and for each model."""
+_EQUALLY_LONG = [column.name for column in RUNS if pa.types.is_list(column.type)]
+"""Lists with a value for each run."""
 
-_MAY_BE_NEGATIVE = f"_ci_|_overhead_|{EVICTED_CODE}|sample_time|counter_|capped|throttle"
-_NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|.*_scatter|load_average")
-"""Seconds, watts and clocks. Negative can be limits of intervals, call overhead, differences of
-single calls, times of the first refreshes of a window, and differences of counters, which a driver
-may reset."""
+_MAY_BE_NEGATIVE = "_ci_|_overhead_|sample_time|counter_|capped|throttle"
+_NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|.*_run_sd|load_average")
+"""Seconds, watts and clocks. Negative can be limits of intervals, call overhead, times of the first
+refreshes of a window, and differences of counters, which a driver may reset."""
 
 _ROUNDING = 1e-9
+_SPEEDS = 3.0
+"""Schema version 1 converted times to another speed of the core than that of their runs."""
 _PRODUCT = 0.01
 """Relative tolerance of energy = time x power, and of the median within the batches."""
 
 _OVERHEAD_S = (-1e5, 1e5)
-"""Intervals of few samples, converted to another speed, may be wide."""
+"""Intervals of few samples may be wide."""
 _CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 _ONE_LINE = {
     column.name
@@ -288,8 +254,8 @@ def _inconsistent_settings(columns: Mapping[str, pa.Array]) -> Iterator[Problem]
 
 
 def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
-    """The time is the median of some or all batches, so it lies within their range. So do those of
-    executions, where the time combines them, at a speed that differs by less than a factor of 3.
+    """The time is the median of some or all batches, so it lies within their range; in a database,
+    each run does, and the time lies among the runs.
     """
     batches = columns.get("batch_time_s")
     if batches is None or "time_s" not in columns:
@@ -300,29 +266,26 @@ def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
         yield from _where("batch_undisturbed", undisturbed, wrong, "a value for each batch")
     least, most = _range(batches)
     least, most = least * (1 - _PRODUCT), most * (1 + _PRODUCT)
-    time_s, single = _numbers(columns["time_s"]), True
-    if TIME.executed in columns:
-        low, high = _range(columns[TIME.executed])
-        outside = (low < least) | (high > most)
+    time_s, among = _numbers(columns["time_s"]), "batch_time_s"
+    if TIME.runs in columns:
+        low, high = _range(columns[TIME.runs])
         allowed = "values among those of batch_time_s"
-        yield from _where(TIME.executed, columns[TIME.executed], pa.array(outside), allowed)
-        far = (time_s < low / MOST_FASTER) | (time_s > high * MOST_FASTER)
-        allowed = f"a value near those of {TIME.executed}"
-        yield from _where("time_s", columns["time_s"], pa.array(far), allowed)
-        single = ~np.isfinite(low)
-    outside = single & ((time_s < least) | (time_s > most))
-    allowed = "a value among those of batch_time_s"
-    yield from _where("time_s", columns["time_s"], pa.array(outside), allowed)
+        outside = (low < least) | (high > most)
+        yield from _where(TIME.runs, columns[TIME.runs], pa.array(outside), allowed)
+        least = np.where(np.isfinite(low), low / _SPEEDS, least)
+        most = np.where(np.isfinite(high), high * _SPEEDS, most)
+        among = f"{TIME.runs}, or batch_time_s of one run"
+    outside = (time_s < least) | (time_s > most)
+    yield from _where("time_s", columns["time_s"], pa.array(outside), f"a value among {among}")
 
 
 def _unequal_lists(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
-    """All lists over the executions of a row, or over models, are equally long."""
-    for group in _EQUALLY_LONG:
-        names = [name for name in group if name in columns]
-        for name in names[1:]:
-            lengths = (pc.list_value_length(columns[each]) for each in (names[0], name))
-            allowed = f"a value for each of {names[0]}"
-            yield from _where(name, columns[name], pc.not_equal(*lengths), allowed)
+    """All lists over the runs of a row are equally long."""
+    names = [name for name in _EQUALLY_LONG if name in columns]
+    for name in names[1:]:
+        lengths = (pc.list_value_length(columns[each]) for each in (names[0], name))
+        allowed = f"a value for each of {names[0]}"
+        yield from _where(name, columns[name], pc.not_equal(*lengths), allowed)
 
 
 def _range(lists: pa.Array) -> NDArray[np.float64]:

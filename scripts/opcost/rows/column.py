@@ -20,19 +20,18 @@ class Role(Enum):
 
 
 class Joining(Enum):
-    """What a row has that joins several executions."""
+    """What a row has that joins several runs."""
 
-    FIRST = "of the first execution"
+    FIRST = "of the first run"
     LAST = "of the last one"
     TOTAL = "the total of those known"
     ALL = "whether it holds for all"
     MOST = "what at least half of them list"
-    KNOWN = "the values of those that have them, one execution after another"
-    IN_ORDER = "the values of each, one execution after another; null if one lacks them"
+    IN_ORDER = "the values of each, one run after another; null if one lacks them"
 
 
 class Column(NamedTuple):
-    """One column: its name, type, meaning and role, and how executions are joined in it."""
+    """One column: its name, type, meaning and role, and how runs are joined in it."""
 
     name: str
     type: pa.DataType
@@ -45,5 +44,5 @@ _Described = tuple[str, pa.DataType, str] | tuple[str, pa.DataType, str, Joining
 
 
 def in_role(role: Role, columns: Iterable[_Described]) -> list[Column]:
-    """Columns that share a role; each may state how executions are joined in it."""
+    """Columns that share a role; each may state how runs are joined in it."""
     return [Column(*column[:3], role, *column[3:]) for column in columns]

@@ -4,22 +4,7 @@ import pyarrow as pa
 
 from opcost.launch_modes import EAGER, FURTHER_MODES_TEXT
 from opcost.rows.column import Column, Joining, Role, in_role
-from opcost.rows.quantities import (
-    ENERGY,
-    EVICTED_CODE,
-    HOST_TIME,
-    MODEL_SPEED,
-    MODEL_SPEED_ERROR,
-    MODEL_SPEED_SD,
-    OVERHEADS,
-    POWER,
-    ROUND_SPEEDS,
-    SPEED_EXPONENT,
-    SPEED_EXPONENT_ERROR,
-    SPEED_SD,
-    TIME,
-    USUAL_SPEED,
-)
+from opcost.rows.quantities import ENERGY, HOST_TIME, MEASURED, OVERHEADS, POWER, TIME
 from opcost.target import SETTINGS as TARGET_SETTINGS
 
 _SAMPLES = pa.list_(pa.float64())
@@ -46,8 +31,8 @@ RESULT = in_role(
         ),
         ("error", pa.string(), "why the measurement failed; null if `ok`"),
         *TIME.described(
-            "seconds per iteration: the median over undisturbed batches; in a database, the mean "
-            "of executions, at the usual speed of the core"
+            "seconds per iteration: the median over undisturbed batches; in a database, the "
+            "geometric mean of the runs, with the interval of these runs alone"
         ),
         *POWER.described("watts under load: the mean over distinct sensor refreshes"),
         *ENERGY.described("gross joules per iteration: `time_s` x `power_w`"),
@@ -267,20 +252,6 @@ RAW = in_role(
             "seconds of the sentinel, a fixed convolution timed between batches: the median over "
             "undisturbed moments",
         ),
-        (
-            "core_speed_per_s",
-            pa.float64(),
-            "speed of the core in the batches that count, in warm calls of the sentinel a second; "
-            "null for a GPU",
-        ),
-        (
-            EVICTED_CODE,
-            _SAMPLES,
-            "by how many seconds single calls took longer after other data evicted their code from "
-            "the private cache; none for calls of more than 8 ms, whose code hardly matters; null "
-            "for models and for a GPU, and if that cache is unknown or memory did not suffice",
-            Joining.KNOWN,
-        ),
         ("cores", pa.list_(pa.int64()), "cores that the measurement was allowed to use"),
         ("load_average", pa.float64(), "load average over the last minute"),
         ("measured_at", _TIME, "when the circumstances were recorded"),
@@ -312,8 +283,7 @@ OVERHEAD: list[Column] = [
         for kind, where in (
             (
                 "call",
-                "call whose code is in the private cache; on a GPU, of any call on its host. As of "
-                "the next two, at the usual speed of the core, as far as its speed was measured",
+                "call whose code is in the private cache; on a GPU, of any call on its host",
             ),
             ("displaced_call", "call whose code was evicted from the private cache; null on a GPU"),
             ("view_call", "call of a view, the view included"),
@@ -333,189 +303,40 @@ OVERHEAD: list[Column] = [
 ]
 """Call overhead of the target, measured in each round."""
 
-EXECUTIONS: list[Column] = in_role(
-    Role.RAW,
-    [
-        ("execution_round", pa.list_(pa.int64()), "the round of each execution with a result"),
-        (
-            "execution_batches",
-            pa.list_(pa.int64()),
-            "number of batches of each execution: `batch_time_s` holds one execution after another",
-        ),
-        ("execution_core_speed_per_s", _SAMPLES, "`core_speed_per_s` of each execution"),
-        *(
-            column
-            for quantity, what in (
-                (TIME, "seconds per iteration"),
-                (HOST_TIME, "host seconds per iteration"),
-                (POWER, "watts under load"),
-            )
-            for column in (
-                (quantity.executed, _SAMPLES, f"{what} that each execution found"),
-                (
-                    quantity.executed_error,
-                    _SAMPLES,
-                    f"relative standard error of each of `{quantity.executed}`, from its batches "
-                    "or readings",
-                ),
-            )
-        ),
-    ],
-)
-"""What each execution of an operator found, in the order of rounds."""
-
-DISTURBED_EXECUTIONS = Column(
-    "disturbed_executions",
-    pa.int64(),
-    "further executions with a result that are left out: they are flagged `disturbed`, and others "
-    "are not",
-)
-
-COMBINED: list[Column] = [
-    Column("executions", pa.int64(), "number of executions with a result"),
+RUNS: list[Column] = [
+    Column("runs", pa.int64(), "number of runs that count, each in a process of its own"),
     Column(
-        "outlying_executions",
+        "disturbed_runs",
         pa.int64(),
-        "those of `executions` that differ from most others by more than the scatter explains, and "
-        "so count little",
-    ),
-    *(
-        Column(
-            quantity.degrees,
-            pa.float64(),
-            f"degrees of freedom of Student's distribution behind the interval of "
-            f"`{quantity.value}`; null for a normal one",
-        )
-        for quantity in (TIME, HOST_TIME, POWER, ENERGY)
-    ),
-]
-"""The combined result of the executions of an operator."""
-
-_AT_USUAL_SPEED = ", at the usual speed of the core if that is known"
-
-SCATTERS: list[Column] = [
-    Column(
-        USUAL_SPEED,
-        pa.float64(),
-        "median of `core_speed_per_s` over the executions of operators on this target",
-    ),
-    Column(
-        SPEED_SD,
-        pa.float64(),
-        "relative standard deviation of `core_speed_per_s` about that median; an assumed one of "
-        "5 % counts as five executions",
-    ),
-    Column(
-        SPEED_EXPONENT,
-        pa.float64(),
-        "times are in inverse proportion to this power of the speed, 0 to 3: `time_s` is the time "
-        "at the usual speed, as far as speeds are known; null if none is, or if fewer than 6 "
-        "tuples have several executions",
-    ),
-    Column(SPEED_EXPONENT_ERROR, pa.float64(), f"standard error of `{SPEED_EXPONENT}`"),
-    *(
-        column
-        for quantity in (TIME, HOST_TIME, POWER)
-        for column in (
-            Column(
-                quantity.scatter,
-                pa.float64(),
-                f"relative standard deviation of `{quantity.value}` between executions on this "
-                f"target{_AT_USUAL_SPEED if quantity == TIME else ''}, of tuples of "
-                f"`{quantity.scatter_centre}`, without that of batches; null if fewer than 6 "
-                "tuples have several",
-            ),
-            Column(
-                quantity.scatter_degrees,
-                pa.float64(),
-                "degrees of freedom of its distribution over tuples: few if tuples are unlike",
-            ),
-            Column(
-                quantity.scatter_slope,
-                pa.float64(),
-                f"the scatter of a tuple is in proportion to this power of `{quantity.value}`",
-            ),
-            Column(
-                quantity.scatter_centre,
-                pa.float64(),
-                f"`{quantity.value}` of tuples that scatter by `{quantity.scatter}`",
-            ),
-        )
-    ),
-]
-"""How executions vary on a target."""
-
-METHOD: list[Column] = [
-    Column(
-        MODEL_SPEED,
-        pa.float64(),
-        "median of `core_speed_per_s` over the executions of whole models on this target, had all "
-        "rounds been as fast as is usual: times of a model are those at a speed between this one "
-        "and the mean over its own executions; null if none is known",
-    ),
-    Column(
-        MODEL_SPEED_ERROR,
-        pa.float64(),
-        f"relative standard error of `{MODEL_SPEED}` as that beside one model",
-    ),
-    Column(
-        MODEL_SPEED_SD,
-        pa.float64(),
-        "relative standard deviation of the speeds in the executions of a whole model",
-    ),
-    Column(
-        ROUND_SPEEDS,
-        pa.list_(pa.float64()),
-        "median of `core_speed_per_s` over the executions of operators in each round, from the "
-        "first; in rounds of few operators, what the speeds beside whole models tell of it",
-    ),
-    *(
-        column
-        for quantity in (TIME, ENERGY)
-        for column in (
-            Column(
-                quantity.method_sd,
-                pa.float64(),
-                f"relative standard deviation of the method's own error in {quantity} on this "
-                "target, in inference; null if fewer than 2 models were measured as a whole",
-            ),
-            Column(
-                quantity.method_degrees,
-                pa.float64(),
-                "degrees of freedom of its distribution: few if few models tell it",
-            ),
-        )
+        "further runs with a result that are left out: they are flagged `disturbed`, and others "
+        "are not",
     ),
     *in_role(
         Role.RAW,
         [
+            ("run_round", pa.list_(pa.int64()), "the round of each run"),
             (
-                "method_models",
-                pa.list_(pa.string()),
-                "the models measured as a whole, which tell the method's own error; those in "
-                "training end with ` (training)`",
+                "run_batches",
+                pa.list_(pa.int64()),
+                "number of batches of each run: `batch_time_s` holds one run after another",
             ),
             *(
                 column
-                for quantity in (TIME, ENERGY)
+                for quantity in MEASURED
                 for column in (
+                    (quantity.runs, _SAMPLES, f"`{quantity.value}` of each run"),
                     (
-                        quantity.method_differences,
+                        quantity.run_errors,
                         _SAMPLES,
-                        f"sum over operators / whole - 1 in {quantity} of each of them",
-                    ),
-                    (
-                        quantity.method_errors,
-                        _SAMPLES,
-                        f"relative standard error of each of `{quantity.method_differences}` from "
-                        "its measurements",
+                        f"relative standard error of each of `{quantity.runs}`, from its batches "
+                        "or readings",
                     ),
                 )
             ),
         ],
     ),
 ]
-"""What the whole models on a target tell: their usual speed, and the method's own error."""
+"""The runs of an operator, in the order of rounds."""
 
 MEASUREMENT = [TARGET, *RESULT, *SETTINGS, *CONDITIONS, *PROVENANCE, *CIRCUMSTANCES, *RAW]
 """The columns of every measurement."""

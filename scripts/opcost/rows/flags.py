@@ -9,15 +9,11 @@ from typing import NamedTuple
 
 
 class Flag(NamedTuple):
-    """`spoils`: the cause is physical and temporary, so the trial is retried.
-
-    `reproduces`: the row reproduces as well as one without the flag; `diff` treats it as sound.
-    """
+    """`spoils`: the cause is physical and temporary, so the trial is retried."""
 
     meaning: str
     remedy: str
     spoils: bool
-    reproduces: bool
 
 
 FLAGS: dict[str, Flag] = {}
@@ -27,11 +23,6 @@ FLAGS: dict[str, Flag] = {}
 def spoiling(names: Iterable[str]) -> set[str]:
     """Those of a trial's flags for which it must be retried."""
     return {name for name in names if FLAGS[name].spoils}
-
-
-def doubtful(names: Iterable[str]) -> bool:
-    """Whether a row with these flags may reproduce worse than others; an unknown flag counts."""
-    return any(name not in FLAGS or not FLAGS[name].reproduces for name in names)
 
 
 def meaning(name: str) -> str:
@@ -45,10 +36,8 @@ def explained(name: str) -> str:
     return f"{meaning(name)}; {remedy}" if remedy else meaning(name)
 
 
-def _flag(
-    name: str, meaning: str, remedy: str = "", spoils: bool = False, reproduces: bool = False
-) -> str:
-    FLAGS[name] = Flag(meaning, remedy, spoils, reproduces)
+def _flag(name: str, meaning: str, remedy: str = "", spoils: bool = False) -> str:
+    FLAGS[name] = Flag(meaning, remedy, spoils)
     return name
 
 
@@ -75,31 +64,26 @@ LAUNCH_BOUND = _flag(
     "the host needs longer to launch the operator than the GPU to run it (host_time_s, time_s): a "
     "model that runs many of them in a row waits for its host",
     "use larger batches or a CUDA graph, if your application can",
-    reproduces=True,
 )
 WAITS_FOR_DEVICE = _flag(
     "waits_for_device",
     "the operator waits for the GPU, or one call launches more kernels than its queue holds: its "
     "time contains launching",
     "read the time as an upper limit of the GPU's",
-    reproduces=True,
 )
 FOOTPRINT_WITHIN_CACHE = _flag(
     "footprint_within_cache",
     "too little memory was free to evict the operands from the cache, as cache state cold requires",
     "read the time as a lower limit",
-    reproduces=True,
 )
 DEGENERATE_VALUES = _flag(
     "degenerate_values",
     "values became infinite or NaN",
     "harmless where time does not depend on values, as with most operators",
-    reproduces=True,
 )
 VALUE_DEPENDENT = _flag(
     "value_dependent",
     "sizes depend on values: the row is valid for the recorded input only",
-    reproduces=True,
 )
 STATE_CHANGED = _flag(
     "state_changed",
@@ -118,23 +102,20 @@ CALLS_DIFFER = _flag(
     "the model launched other kernels than were recorded or extracted before (differing_calls: "
     "+ more, - fewer calls), so its sum would be another model's",
     "see docs/explanation/calls_on_a_device.md",
-    reproduces=True,
 )
 COMPILED_PARTS = _flag(
     "compiled_parts",
     "parts of the model that torch.compile compiles ran eagerly, in the estimate and end to end",
     "to measure the whole model compiled, add compiled to launch_modes",
-    reproduces=True,
 )
 TOO_FEW_REFRESHES = _flag(
     "too_few_refreshes",
     "the power sensor gave fewer than 8 different readings: it is stuck, too slow or too coarse",
     "look at power_sample_w",
 )
-EXECUTIONS_DISAGREE = _flag(
-    "executions_disagree",
-    "executions differ by more than the scatter of the target explains: if most agree, others are "
-    "outlying_executions and count little; if there are none of these, the interval holds all",
+RUNS_DISAGREE = _flag(
+    "runs_disagree",
+    "runs differ by more than run-to-run variation explains, so the interval holds all of them",
     "raise `rounds`, and run again",
 )
 POWER_DRIFTING = _flag(
@@ -207,6 +188,5 @@ ASSUMED_SENSOR = _flag(
     "assumed_sensor",
     "the power sensor was not, or not completely, characterised",
     "run snakemake --cores 1 characterize",
-    reproduces=True,
 )
 IMPORTED = _flag("imported", "measured by others, with other methods", "see docs/how_to/import.md")

@@ -49,64 +49,19 @@ class Quantity:
         return self.value, self.low, self.high
 
     @cached_property
-    def degrees(self) -> str:
-        """The column of the interval's degrees of freedom, where a record has it."""
-        return f"{self.name}_degrees_of_freedom"
+    def runs(self) -> str:
+        """The column with the value of each run: `run_time_s`."""
+        return replace(self, name=f"run_{self.name}").value
 
     @cached_property
-    def executed(self) -> str:
-        """The column with the value of each execution: `execution_time_s`."""
-        return replace(self, name=f"execution_{self.name}").value
+    def run_errors(self) -> str:
+        """The column with the relative standard error of each run: `run_time_error`."""
+        return f"run_{self.name}_error"
 
     @cached_property
-    def executed_error(self) -> str:
-        """The column with the relative standard error of each execution."""
-        return f"execution_{self.name}_error"
-
-    @cached_property
-    def scatter(self) -> str:
-        """The column of the relative standard deviation between executions on a target."""
-        return f"{self.name}_scatter"
-
-    @cached_property
-    def scatter_degrees(self) -> str:
-        """The column of the degrees of freedom of its distribution over subjects."""
-        return f"{self.name}_scatter_degrees_of_freedom"
-
-    @cached_property
-    def scatter_slope(self) -> str:
-        """The column of the trend of the scatter: the power of the subject's value."""
-        return f"{self.name}_scatter_slope"
-
-    @cached_property
-    def scatter_centre(self) -> str:
-        """The column of the value at which subjects scatter as stated."""
-        return replace(self, name=f"{self.name}_scatter_centre").value
-
-    @cached_property
-    def scatter_columns(self) -> tuple[str, str, str, str]:
-        """All four columns of a scatter."""
-        return self.scatter, self.scatter_degrees, self.scatter_slope, self.scatter_centre
-
-    @cached_property
-    def method_sd(self) -> str:
-        """The column of the relative standard deviation of the method's own error on a target."""
-        return f"{self.name}_method_sd"
-
-    @cached_property
-    def method_degrees(self) -> str:
-        """The column of the degrees of freedom of its distribution."""
-        return f"{self.name}_method_degrees_of_freedom"
-
-    @cached_property
-    def method_differences(self) -> str:
-        """The column of the differences between sum and whole that tell it."""
-        return f"{self.name}_method_differences"
-
-    @cached_property
-    def method_errors(self) -> str:
-        """The column of the standard errors of these differences."""
-        return f"{self.name}_method_difference_errors"
+    def run_sd(self) -> str:
+        """The column of run-to-run variation on a target: `time_run_sd`."""
+        return f"{self.name}_run_sd"
 
     @cached_property
     def measurement_half(self) -> str:
@@ -114,9 +69,9 @@ class Quantity:
         return f"{self.name}_measurement_half_width"
 
     @cached_property
-    def method_half(self) -> str:
-        """The column with what the method's own error contributes to it."""
-        return f"{self.name}_method_half_width"
+    def model_error_half(self) -> str:
+        """The column with what the model error contributes to it."""
+        return f"{self.name}_model_error_half_width"
 
     @cached_property
     def symbol(self) -> str:
@@ -150,7 +105,7 @@ class Quantity:
         """The estimate in a row, or None if it has none."""
         if row[self.value] is None:
             return None
-        return Estimate(row[self.value], row[self.low], row[self.high], row.get(self.degrees))
+        return Estimate(row[self.value], row[self.low], row[self.high])
 
     def described(self, meaning: str) -> list[tuple[str, pa.DataType, str]]:
         """The columns as (name, type, meaning)."""
@@ -168,7 +123,7 @@ class Quantity:
 
     def shown(self, row: Mapping[str, Any]) -> str:
         """The quantity of a row as text, with its interval."""
-        return with_interval(self.read(row), self.show, row.get(self.executed) or ())
+        return with_interval(self.read(row), self.show, row.get(self.runs) or ())
 
     def _column(self, limit: str) -> str:
         return f"{self.name}{limit}{self.unit and '_'}{self.unit}"
@@ -185,30 +140,14 @@ PHASE_TIMES = {phase: TIME.of(phase) for phase in COMPARED_PHASES}
 CALL_TIME = Quantity("call_time", "s")
 """The time of a call where it happens, inside the running model."""
 
-EVICTED_CODE = "evicted_code_time_s"
-"""Samples of what a call takes longer when its code was evicted from the private cache."""
-
 EDP, ED2P = Quantity("edp", "js"), Quantity("ed2p", "js2")
 """Energy-delay product: joules times seconds; and energy times the square of the time."""
 
 COMPARED = (TIME, ENERGY)
 """The quantities of estimates and references."""
 
-USUAL_SPEED, SPEED_SD = "usual_core_speed_per_s", "core_speed_sd"
-SPEED_EXPONENT, SPEED_EXPONENT_ERROR = "time_speed_exponent", "time_speed_exponent_error"
-SPEED_COLUMNS = (USUAL_SPEED, SPEED_SD, SPEED_EXPONENT, SPEED_EXPONENT_ERROR)
-"""How times on a target follow the speed of its core (`executions.SpeedLaw`)."""
-
-MODEL_SPEED, MODEL_SPEED_ERROR = "usual_model_core_speed_per_s", "usual_model_core_speed_error"
-MODEL_SPEED_SD = "model_core_speed_sd"
-"""The speed that is usual beside whole models, in place of that beside operators, and how much the
-speeds of one of them vary."""
-
-ROUND_SPEEDS = "round_core_speeds_per_s"
-"""The speed that is usual beside operators in each round."""
-
-EXECUTED = (TIME, HOST_TIME, POWER)
-"""The quantities that each execution of a subject measures; others follow from them."""
+MEASURED = (TIME, HOST_TIME, POWER)
+"""The quantities that each run of an operator measures; energy follows from them."""
 
 INFERENCE_CALLS = ("call", "displaced_call", "view_call")
 TRAINING_CALLS = (

@@ -10,25 +10,8 @@ import pyarrow as pa
 from opcost.launch_modes import EAGER, FURTHER_MODES_TEXT
 from opcost.results_folder import MODELS, OPERATORS
 from opcost.rows.column import Column, Role, in_role
-from opcost.rows.columns import (
-    COMBINED,
-    DISTURBED_EXECUTIONS,
-    EXECUTIONS,
-    MEASUREMENT,
-    METHOD,
-    OVERHEAD,
-    SCATTERS,
-    TARGET,
-)
-from opcost.rows.quantities import (
-    CALL_TIME,
-    ED2P,
-    EDP,
-    ENERGY,
-    PHASE_TIMES,
-    SPEED_SD,
-    TIME,
-)
+from opcost.rows.columns import MEASUREMENT, OVERHEAD, RUNS, TARGET
+from opcost.rows.quantities import CALL_TIME, ED2P, EDP, ENERGY, PHASE_TIMES, TIME
 from opcost.rows.versions import SCHEMA_VERSION
 
 DESCRIPTIONS: dict[str, dict[str, str]] = {}
@@ -86,15 +69,7 @@ _OPERATOR: list[Column] = [
 ]
 OPERATOR = _schema("operator", _OPERATOR)
 
-_DATABASE: list[Column] = [
-    *_OPERATOR,
-    *OVERHEAD,
-    *SCATTERS,
-    *METHOD,
-    *COMBINED,
-    DISTURBED_EXECUTIONS,
-    *EXECUTIONS,
-]
+_DATABASE: list[Column] = [*_OPERATOR, *OVERHEAD, *RUNS]
 DATABASE = _schema("database", _DATABASE)
 
 MERGED = _schema(
@@ -163,12 +138,6 @@ MODEL = _schema(
             "seconds of such a pass: the clock slows the model down between the calls",
         ),
         ("clocked_passes", pa.int64(), "number of these passes that count"),
-        (
-            "clocked_core_speed_per_s",
-            pa.float64(),
-            "speed of the core in these passes, as `core_speed_per_s` is that while the whole was "
-            "timed; null for a GPU",
-        ),
         ("in_place_reason", pa.string(), "why the times in place are null"),
     ],
 )
@@ -185,12 +154,11 @@ COMPARISON = _schema(
         TARGET,
         *TIME.of("estimate").described(
             "estimated seconds of an iteration: on a processor, the sum over operators plus call "
-            "overhead; on a GPU, the time of the race between host and device; null if an operator "
-            "is missing",
+            "overhead; on a GPU, the larger of the host's and the device's seconds, plus waits; "
+            "null if an operator is missing",
         ),
         *TIME.of("reference").described(
-            "measured seconds of the whole model, at the speed of the core that is usual during "
-            "whole models if that is known"
+            "measured seconds of the whole model: the geometric mean of its runs"
         ),
         (
             "reference_measurements",
@@ -198,15 +166,14 @@ COMPARISON = _schema(
             "number of measurements of the whole model, each in its own process, that are averaged",
         ),
         (
-            "reference_outlying_s",
+            "reference_disagreeing_s",
             pa.list_(pa.float64()),
-            "seconds of those of them that differ from most others by more than the scatter "
-            "explains, and so count little; at the speed that is usual, as the reference",
+            "seconds of each of them, if they differ by more than run-to-run variation explains",
         ),
         (
             "reference_disturbed_s",
             pa.list_(pa.float64()),
-            "the same of further ones that are left out: they are flagged `disturbed`, and others "
+            "seconds of further ones that are left out: they are flagged `disturbed`, and others "
             "are not",
         ),
         ("reference_converged", pa.bool_(), "whether their intervals are as narrow as requested"),
@@ -223,7 +190,7 @@ COMPARISON = _schema(
             "overhead_time_s",
             pa.float64(),
             "call overhead of all calls: a part of the estimate, and known without it where only "
-            "operators are not measured; null where host and device race",
+            "operators are not measured; null on a GPU",
         ),
         (
             "idle_time_s",
@@ -240,8 +207,8 @@ COMPARISON = _schema(
         (
             "reference_host_time_s",
             pa.float64(),
-            "measured seconds in which the host launches the whole model: the host's clock in the "
-            "race, if not null",
+            "measured seconds in which the host launches the whole model: the host's part of the "
+            "estimate, if not null",
         ),
         (
             "overhead_disturbed",
@@ -292,10 +259,9 @@ COMPARISON = _schema(
         ),
         ("calls", pa.int64(), "calls that launch kernels"),
         (
-            "displaced_calls",
+            "cold_calls",
             pa.int64(),
-            "calls whose code was evicted from the private cache, beyond what their operators' "
-            "benchmarks evict; those that lost a part of it count in part; rounded; null on a GPU",
+            "calls whose code is cold, and is not in their operators' benchmarks; null on a GPU",
         ),
         ("view_calls", pa.int64(), "calls that move no data"),
         ("tuples", pa.int64(), "distinct operator tuples that launch kernels"),
@@ -304,8 +270,7 @@ COMPARISON = _schema(
         ("filtered_tuples", pa.int64(), "tuples that the study's `operators` key excludes"),
         ("unconverged_tuples", pa.int64(), "tuples whose interval is wider than requested"),
         ("flag_counts", pa.map_(pa.string(), pa.int64()), "flag -> number of tuples with it"),
-        ("outlying_executions", pa.int64(), "outliers among the executions of the tuples"),
-        ("disturbed_executions", pa.int64(), "disturbed executions of the tuples, left out"),
+        ("disturbed_runs", pa.int64(), "disturbed runs of the tuples, left out"),
         ("flops", pa.int64(), "FLOPs of all calls; null if those of an operator are unknown"),
         ("parameters", pa.int64(), "number of parameters of the model"),
         (
@@ -339,15 +304,15 @@ COMPARISON = _schema(
                     "far as measurement explains it",
                 ),
                 (
-                    quantity.method_half,
+                    quantity.model_error_half,
                     pa.float64(),
-                    "half of the 95 % interval of the method's own error, relative, which the "
-                    f"interval of `{quantity.of('estimate').value}` includes; null if fewer than 2 "
-                    "other models tell it",
+                    "half of the 95 % interval of the model error, relative, which the interval of "
+                    f"`{quantity.of('estimate').value}` includes; null if no other model was "
+                    "measured end to end",
                 ),
             )
         ),
-        ("method_models", pa.int64(), "number of other models that tell the method's own error"),
+        ("model_error_models", pa.int64(), "number of other models that the model error is from"),
         (
             "energy_gain_uncertainty",
             pa.float64(),
@@ -358,17 +323,13 @@ COMPARISON = _schema(
             "requested_half_width",
             pa.float64(),
             "relative half-width that the study's `precision` requests of each model's time, as a "
-            "sum, without the method's own error, and as a whole; null if it requests none",
+            "sum, without the model error, and as a whole; null if it requests none",
         ),
         (
-            TIME.scatter,
+            TIME.run_sd,
             pa.float64(),
-            f"`{TIME.scatter}` of the database; the intervals of this table include it",
-        ),
-        (
-            SPEED_SD,
-            pa.float64(),
-            f"`{SPEED_SD}` of the database: times are those at the usual speed of the core",
+            "relative standard deviation of runs of an operator on the target, which the intervals "
+            "of this table include",
         ),
         (
             "told_differences",
@@ -427,12 +388,6 @@ MODULES = _schema(
             "overhead_time_s",
             pa.float64(),
             "call overhead of these calls and of the views; null on a GPU, and where it is unknown",
-        ),
-        (
-            "idle_time_s",
-            pa.float64(),
-            "seconds in which the GPU waits for its host to launch these calls; null on a "
-            "processor, and without an estimate",
         ),
         (
             "in_place_time_s",
@@ -572,20 +527,11 @@ SWEEPS = _schema(
             pa.list_(pa.string()),
             "of that operator, or else of the whole model; null if this was not measured",
         ),
+        ("runs", pa.int64(), "runs of that operator, or else of the whole model"),
         (
-            "executions",
-            pa.int64(),
-            "measurements of that operator, or else of the whole model, in runs of their own",
-        ),
-        (
-            TIME.scatter,
+            TIME.run_sd,
             pa.float64(),
-            "relative standard deviation of the target's executions; null if unknown",
-        ),
-        (
-            SPEED_SD,
-            pa.float64(),
-            f"`{SPEED_SD}` of the database: times are those at the usual speed of the core",
+            "relative standard deviation of runs of an operator on the target",
         ),
         *(
             column

@@ -1,21 +1,94 @@
 """The schema version of files with rows, and how files of earlier ones are read.
 
-Rows of every version stay readable: a column is null in rows from before it. A column never gets
-another meaning; that is another column.
+Rows of every version stay readable: a column that a later version added is null in them, one that
+it removed is left out, and one that it renamed has its present name. A column never gets another
+meaning; that is another column.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 
 from opcost.errors import OpcostError
 
-ADDED: dict[int, Mapping[str, Sequence[str]]] = {}
-"""Schema version after the first -> record -> the columns that it added. A new column needs a line
-here."""
 
-SCHEMA_VERSION = max(ADDED, default=1)
+@dataclass(frozen=True)
+class Change:
+    """What a schema version changed in a record: names of columns; renamed ones, present name by
+    former one.
+    """
+
+    added: Sequence[str] = ()
+    removed: Sequence[str] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+
+_OF_RUNS = Change(
+    removed=(
+        *("core_speed_per_s", "evicted_code_time_s", "execution_core_speed_per_s"),
+        *("usual_core_speed_per_s", "core_speed_sd"),
+        *("time_speed_exponent", "time_speed_exponent_error"),
+        *("usual_model_core_speed_per_s", "usual_model_core_speed_error", "model_core_speed_sd"),
+        *("round_core_speeds_per_s", "outlying_executions", "method_models"),
+        *(
+            f"{quantity}_{what}"
+            for quantity in ("time", "host_time", "power", "energy")
+            for what in (
+                *("scatter", "scatter_degrees_of_freedom", "scatter_slope", "scatter_centre"),
+                *("scatter_centre_s", "scatter_centre_w", "degrees_of_freedom"),
+                *("method_sd", "method_degrees_of_freedom"),
+                *("method_differences", "method_difference_errors"),
+            )
+        ),
+    ),
+    renamed={
+        "executions": "runs",
+        "disturbed_executions": "disturbed_runs",
+        "execution_round": "run_round",
+        "execution_batches": "run_batches",
+        "execution_time_s": "run_time_s",
+        "execution_time_error": "run_time_error",
+        "execution_host_time_s": "run_host_time_s",
+        "execution_host_time_error": "run_host_time_error",
+        "execution_power_w": "run_power_w",
+        "execution_power_error": "run_power_error",
+    },
+)
+
+CHANGES: Mapping[int, Mapping[str, Change]] = {
+    2: {
+        "operator": Change(removed=("core_speed_per_s", "evicted_code_time_s")),
+        "model": Change(
+            removed=("core_speed_per_s", "evicted_code_time_s", "clocked_core_speed_per_s")
+        ),
+        "database": _OF_RUNS,
+        "merged": _OF_RUNS,
+        "comparison": Change(
+            added=(
+                *("reference_disagreeing_s", "cold_calls", "time_run_sd", "model_error_models"),
+                *("time_model_error_half_width", "energy_model_error_half_width"),
+            ),
+            removed=(
+                *("reference_outlying_s", "displaced_calls", "outlying_executions"),
+                *("time_method_half_width", "energy_method_half_width", "method_models"),
+                *("time_scatter", "core_speed_sd"),
+            ),
+            renamed={"disturbed_executions": "disturbed_runs"},
+        ),
+        "modules": Change(removed=("idle_time_s",)),
+        "sweeps": Change(
+            added=("time_run_sd",),
+            removed=("time_scatter", "core_speed_sd"),
+            renamed={"executions": "runs"},
+        ),
+    },
+}
+"""Schema version after the first -> record -> what it changed. A changed column needs a line here.
+"""
+
+SCHEMA_VERSION = max(CHANGES)
 
 
 class Reading:
@@ -28,26 +101,41 @@ class Reading:
     def __init__(self, file: pa.Schema, schema: pa.Schema, path: Path, remedy: str) -> None:
         self._schema = schema
         self._lacks: set[str] = set()
+        self._former: dict[str, str] = {}
         if file.equals(schema, check_metadata=True):
             return  # most files; checking each column takes as long as reading a row
         record, version = _stated(schema, "record"), _version_of(file, schema, path, remedy)
-        later = (added for number, added in ADDED.items() if number > version)
-        self._lacks = {name for added in later for name in added.get(record, ())}
-        expected = {each.name: each.type for each in schema if each.name not in self._lacks}
-        if len(file) > len(expected) or {each.name: each.type for each in file} != expected:
+        later = [
+            change
+            for number, records in CHANGES.items()
+            if number > version and (change := records.get(record))
+        ]
+        self._lacks = {name for change in later for name in change.added}
+        self._former = {now: then for change in later for then, now in change.renamed.items()}
+        removed = {name for change in later for name in change.removed}
+        found = {each.name: each.type for each in file if each.name not in removed}
+        expected = {
+            self._former.get(each.name, each.name): each.type
+            for each in schema
+            if each.name not in self._lacks
+        }
+        if len(file) > len(found) + len(removed) or found != expected:
             raise OpcostError(
                 f"{path} does not have the columns of its schema version {version}: {remedy}"
             )
 
     def columns(self, wanted: Sequence[str]) -> list[str]:
         """The columns of the file that `wanted` requires; at least one, to count the rows."""
-        return [name for name in wanted if name not in self._lacks] or self._schema.names[:1]
+        held = [self._former.get(name, name) for name in wanted if name not in self._lacks]
+        return held or self._schema.names[:1]
 
     def rows(self, batch: pa.RecordBatch, wanted: Sequence[str]) -> pa.RecordBatch:
         """The wanted columns of a batch that has the columns `columns(wanted)`."""
         fields = [self._schema.field(name) for name in wanted]
         values = [
-            pa.nulls(len(batch), each.type) if each.name in self._lacks else batch[each.name]
+            pa.nulls(len(batch), each.type)
+            if each.name in self._lacks
+            else batch[self._former.get(each.name, each.name)]
             for each in fields
         ]
         return pa.RecordBatch.from_arrays(values, schema=pa.schema(fields, self._schema.metadata))

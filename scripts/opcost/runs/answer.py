@@ -18,10 +18,9 @@ from opcost.results_folder import (
     DATABASE,
     IN_PLACE,
     MODELS,
-    MODULES,
     SHARES,
     SWEEPS,
-    executions_of,
+    runs_of_subject,
 )
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
@@ -43,12 +42,11 @@ def answer(request: Request) -> tuple[str, bool]:
     """
     study, asked = request.study, request.asked
     addresses = Addresses(study)
-    comparison, shares, modules, in_context, sweeps = (
+    comparison, shares, in_context, sweeps = (
         [row for row in records.read(path, schema).to_pylist() if _pair(row) in asked]
         for path, schema in (
             (COMPARISON, schemas.COMPARISON),
             (SHARES, schemas.SHARES),
-            (MODULES, schemas.MODULES),
             (IN_PLACE, schemas.IN_PLACE),
             (SWEEPS, schemas.SWEEPS),
         )
@@ -58,7 +56,7 @@ def answer(request: Request) -> tuple[str, bool]:
     models = [*extracted(study).values()]
     requests = request_lines(requests_in(study.generations, comparison), shares)
     further = [sweep_lines(sweeps), *_at_points(study, addresses, models), requests]
-    text = summarise(comparison, shares, refusals(models), modules, in_context, further)
+    text = summarise(comparison, shares, refusals(models), in_context, further)
     compared = (row for row in comparison if row[TIME.error.value] is not None)
     alone = (row for row in sweeps if row["tuple_id"] and row[TIME.value] is not None)
     known = {_pair(row) for row in (*compared, *alone)}
@@ -66,8 +64,8 @@ def answer(request: Request) -> tuple[str, bool]:
 
 
 def _runs_s(addresses: Addresses, target: str, model: str) -> list[float]:
-    """What each execution of a whole model found."""
-    paths = executions_of(addresses.folders[target], MODELS, addresses.definition(model))
+    """Seconds of each run of a whole model."""
+    paths = runs_of_subject(addresses.folders[target], MODELS, addresses.definition(model))
     rows = records.read_all(paths, schemas.MODEL, [TIME.value])
     return [row[TIME.value] for row in rows.to_pylist() if row[TIME.value] is not None]
 

@@ -1,0 +1,78 @@
+"""The ratios of estimate and end-to-end on each target of a results folder."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from opcost.costs.estimate import ModelEstimate
+from opcost.costs.terms import Row, terms_of
+from opcost.databases.aggregation import whole_rows
+from opcost.databases.measured import Damages, Measured
+from opcost.models.definition import ModelDefinition
+from opcost.results_folder import folder_of, model_of
+from opcost.rows import comparability
+from opcost.rows.flags import CALLS_DIFFER, CALLS_VARY
+from opcost.rows.runs import ModelRatio, Noise, noise_of
+from opcost.statistics import Estimate
+from opcost.tuples.recordings import extracted_as
+
+_OTHER_CALLS = {CALLS_VARY, CALLS_DIFFER}
+_MOSTLY = 0.5
+
+
+def ratios_of(
+    measured: Measured, damages: Damages, rows: Mapping[str, Mapping[str, Row]]
+) -> dict[str, list[ModelRatio]]:
+    """Target -> the ratios of its models, from its rows by tuple id.
+
+    Left out are models of which an operator is not measured, that are defined otherwise than when
+    they were measured, or whose calls were others than those of the estimate; layers, which are
+    called otherwise than models; and models whose device waits for its host most of the time: the
+    intervals of their estimates hold the pace of the host. Notes damaged files in `damages`.
+    """
+    noises = {target: noise_of(list(of_target.values())) for target, of_target in rows.items()}
+    found: dict[str, list[ModelRatio]] = defaultdict(list)
+    for paths in measured.models:
+        target = measured.target_in(folder_of(paths[0]))
+        with damages.tolerated(paths[0]):
+            ratio = target in rows and _ratio(paths, rows[target], noises[target], damages)
+            if ratio and (ratio.time, ratio.energy) != (None, None):
+                found[target].append(ratio)
+    return found
+
+
+def _ratio(
+    paths: Sequence[Path], rows: Mapping[str, Row], noise: Noise, damages: Damages
+) -> ModelRatio | None:
+    """The ratio of a model, as if it had never been measured end to end."""
+    folder = folder_of(paths[0])
+    read = {path: row for path in paths for row in whole_rows(path, damages.remedy(path))}
+    wholes = list(damages.once(read).values())
+    if not wholes:
+        return None
+    definition = ModelDefinition.from_json(wholes[0]["definition_json"])
+    model = extracted_as(definition, wholes[0]["torch_version"], folder)
+    if model is None or (model.definition is not None and model.definition.layer is not None):
+        return None
+    wholes = [row for row in wholes if not _OTHER_CALLS & {*(row["flags"] or ())}]
+    terms = terms_of(model, rows, set())
+    estimate = ModelEstimate(model, terms, (), noise)
+    whole = ModelEstimate(model, terms, wholes, noise)
+    if comparability.conflict([*estimate.rows, *wholes]) is not None or _is_of_the_host(whole):
+        return None
+    return ModelRatio(
+        model_of(paths[0]),
+        model.trains,
+        _log_ratio(estimate.summed_time, whole.whole_time),
+        _log_ratio(estimate.summed_energy, whole.whole_energy),
+    )
+
+
+def _is_of_the_host(whole: ModelEstimate) -> bool:
+    found = whole.iteration
+    return found is not None and found.idle.value > _MOSTLY * found.time.value
+
+
+def _log_ratio(estimate: Estimate | None, whole: Estimate | None) -> float | None:
+    return None if estimate is None or whole is None else math.log(estimate.value / whole.value)

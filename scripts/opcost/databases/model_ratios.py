@@ -1,0 +1,45 @@
+"""The ratios of estimate and end-to-end of the models that were measured with a database.
+
+They are metadata of its file, JSON under `opcost.model_ratios`: target, or conditions_id in a
+merged database -> model, whether it trains, and ln(estimate / end-to-end) of time and energy. The
+model error follows from them when an estimate is read (`noise`), so that no row depends on models.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
+from pathlib import Path
+
+from opcost.files import parse_json
+from opcost.rows import records
+from opcost.rows.runs import ModelRatio
+from opcost.values import BOOLEAN, TEXT, check_values, list_like, list_of, number, optional
+
+_KEY = "opcost.model_ratios"
+_RATIO = optional(number(-40, 40))
+_ENTRIES = list_of(list_like(TEXT, BOOLEAN, _RATIO, _RATIO))
+
+Ratios = Mapping[str, Sequence[ModelRatio]]
+
+
+def metadata(ratios: Ratios) -> dict[str, str]:
+    """The metadata of a database."""
+    document = {name: [astuple(each) for each in found] for name, found in sorted(ratios.items())}
+    return {_KEY: json.dumps(document)}
+
+
+def read_ratios(path: Path) -> dict[str, list[ModelRatio]]:
+    """The ratios in a database; empty for one without. Raises OpcostError for damaged ones."""
+    text = records.metadata(path).get(_KEY, "{}")
+    source, remedy = f"{path}: its ratios of models", "make the database again"
+    document = parse_json(text, source, remedy)
+    check_values(document, dict.fromkeys(document, _ENTRIES), source, remedy)
+    return {name: [ModelRatio(*each) for each in found] for name, found in document.items()}
+
+
+def united(ratios: Iterable[tuple[str, Sequence[ModelRatio]]]) -> dict[str, list[ModelRatio]]:
+    """The ratios of several databases by conditions_id; equal ones count once."""
+    found: dict[str, dict[ModelRatio, None]] = {}
+    for name, each in ratios:
+        found.setdefault(name, {}).update(dict.fromkeys(each))
+    return {name: sorted(each, key=repr) for name, each in found.items()}
