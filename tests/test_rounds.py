@@ -79,8 +79,15 @@ def test_precise_models_are_left_beside_others():
 
 
 @pytest.mark.parametrize("precision", [PRECISE, Precision()])
-def test_round_2_repeats_these_of_each_model_so_that_variation_is_known(precision):
-    assert new(2, known(runs=1), precision) == [END_TO_END, LARGE_ONE, MIDDLE_ONE]
+def test_round_2_repeats_these_of_each_model_and_some_so_that_variation_is_known(precision):
+    assert new(2, known(runs=1), precision) == [END_TO_END, LARGE_ONE, MIDDLE_ONE, SMALL_ONE]
+
+
+def test_round_2_repeats_ten_operators_that_hardly_matter():
+    others = {(OPERATORS, f"{n:016x}"): Known(1e-9, 1, 0.04, 0.04, 1.0) for n in range(30)}
+    repeated = new(2, known(runs=1) | others, PRECISE)
+    assert repeated[:3] == [END_TO_END, LARGE_ONE, MIDDLE_ONE]
+    assert set(repeated[3:]) == set(sorted({*others, LARGE_ONE, MIDDLE_ONE, SMALL_ONE})[:10])
 
 
 def test_a_precision_of_rows_repeats_each_wider_row():
@@ -148,5 +155,5 @@ def test_rounds_end_when_models_are_precise():
         found = {
             each: replace(of, runs=of.runs + (each in planned.new)) for each, of in found.items()
         }
-    assert repeated == {END_TO_END: 4, LARGE_ONE: 2, MIDDLE_ONE: 2}
+    assert repeated == {END_TO_END: 4, LARGE_ONE: 2, MIDDLE_ONE: 2, SMALL_ONE: 1}
     assert (0.04 / 5**0.5) < 0.018 < (0.04 / 4**0.5)

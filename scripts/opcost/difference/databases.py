@@ -4,8 +4,10 @@ Two causes are separated. Clocks, a power limit or interference change all opera
 factor; a driver or a version of PyTorch changes single operators. The **common change** of a target
 is the median change. ASSUME that a whole study is off by no more than one of its runs. **Each
 operator** is tested for a change other than the common one, with the run-to-run variation of both
-databases (`noise`; Welch's test). Fewer than ten operators have no common change: each is tested
-for any change that the error of a whole study does not explain.
+databases (`noise`; Welch's test); where all operators spread about the common change by more than
+that, as two studies may differ by more than runs of one, with the error that they show. Fewer than
+ten operators have no common change: each is tested for any change that the error of a whole study
+does not explain.
 
 The p-values of all tests are adjusted for the false discovery rate: of what is reported, an
 expected share of at most the level did not change (Benjamini and Hochberg, Controlling the false
@@ -36,6 +38,12 @@ MIN_PAIRS = 10
 
 MOST_DETECTABLE = 2.0
 """The ratio above which the smallest change that would be found leaves the answer open."""
+
+_TO_SCALE = 1 / float(special.stdtrit(USUAL_DEGREES, 0.75))
+"""The scale of Student's distribution of an operator's error in median absolute deviations."""
+
+_MORE = 1.5
+"""Operators that spread by so much more than their errors explain vary from study to study."""
 
 _Variance = tuple[float, float]
 """A relative variance and its degrees of freedom."""
@@ -233,23 +241,27 @@ def _changes(
     logs = [math.log(after[quantity.value] / before[quantity.value]) for before, after in pairs]
     variations = (noise.variations[quantity] for noise in noises)
     of_studies = [(each.sd**2, each.degrees_of_freedom) for each in variations]
-    common, shift = None, 0.0
+    common, shift, spread = None, 0.0, 0.0
     if len(pairs) >= MIN_PAIRS:
         centre = median(logs)
         shift = centre.value
+        spread = _TO_SCALE * statistics.median(abs(log - shift) for log in logs)
         variance, degrees = _total([*of_studies, ((centre.sd or 0.0) ** 2, math.inf)])
         common = Change(shift, math.sqrt(variance), degrees)
-    operators = []
-    for log, pair in zip(logs, pairs, strict=True):
+    scales = []
+    for pair in pairs:
         variances = [] if common else [*of_studies]
         for row, noise in zip(pair, noises, strict=True):
             variances += _variances(row, quantity, noise)
         variance, degrees = _total(variances)
         # Operators vary unequally, and the pooled variance is their mean: errors have the tails of
         # Student's t with few degrees of freedom (docs/how_to/query.md) and the expected variance.
-        scale = math.sqrt(variance / (1 - 2 / degrees) * (1 - 2 / USUAL_DEGREES))
-        operators.append(Change(log, scale, USUAL_DEGREES, shift, *pair))
-    return common, operators
+        scales.append(math.sqrt(variance / (1 - 2 / degrees) * (1 - 2 / USUAL_DEGREES)))
+    least = spread if spread > _MORE * statistics.median(scales) else 0.0
+    return common, [
+        Change(log, max(scale, least), USUAL_DEGREES, shift, *pair)
+        for log, scale, pair in zip(logs, scales, pairs, strict=True)
+    ]
 
 
 def _variances(row: Row, quantity: Quantity, noise: Noise) -> Iterator[_Variance]:

@@ -3,8 +3,9 @@
 A model has two answers: its estimate and its end-to-end time. A round repeats, of each answer whose
 95 % interval is wider than the study requests, the measurements that make up 90 % of its variance:
 the end-to-end run, or those operators whose (calls x time)^2 x variance of one run / number of runs
-is largest. Round 2 does so for every answer, so that run-to-run variation is known. If the study
-requests a precision of rows, a round repeats each operator whose row is wider, too.
+is largest. Round 2 does so for every answer, and repeats ten operators at random, for the
+run-to-run variation of all operators is pooled from those that are repeated. If the study requests
+a precision of rows, a round repeats each operator whose row is wider, too.
 
 A budget is spent on end-to-end runs first, then on operators in the order of these shares.
 """
@@ -36,6 +37,8 @@ Subject = tuple[str, str]
 """Kind of measurement, and tuple id or model."""
 
 _SHARE = 0.9
+
+_AT_RANDOM = 10
 
 _RULES = {
     OPERATORS: list_of(TEXT),
@@ -107,6 +110,9 @@ def plan_round(
         if number == 2 or _half_width(squares) > limit:
             for subject, share in _largest(squares):
                 shares[subject] = max(share, shares.get(subject, 0.0))
+    if number == 2:  # ids are hashes
+        at_random = sorted(each for each in known if each[0] == OPERATORS)[:_AT_RANDOM]
+        shares = dict.fromkeys(at_random, 0.0) | shares
     for subject, each in known.items():
         wide = precision.rows is not None and each.row_half_width > precision.rows * each.runs**0.5
         if wide and subject[0] == OPERATORS:
