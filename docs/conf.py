@@ -31,8 +31,8 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!opcost\.).*"),  # names of other projects: the build asks no network
     # Named by what is described, and not described themselves.
     ("py:class", r"opcost\.(tuples\.operator_tuple\.Constant|databases\.merging\.Group)"),
-    ("py:class", r"opcost\.difference\.changes\.\w+"),
-    ("py:class", r"opcost\.difference\.databases\.TargetDifference"),
+    ("py:class", r"opcost\.difference\.(databases\.\w*Change|pairing\.Pairing)"),
+    ("py:class", r"opcost\.(noise\.\w+|rows\.runs\.ModelRatio)"),
     # Folders, which a Git host lists: here they are text.
     ("myst", r"(\.\./)*(config/models|docs|models|scripts/opcost|workflow/schemas)"),
 ]
