@@ -176,6 +176,12 @@ def test_runs_lie_among_the_batches_and_their_mean_not_far(path, run_s, time_s, 
         read_of_database(path, row)
 
 
+@pytest.mark.parametrize("runs", [[], [None]])
+def test_a_time_that_lists_its_runs_has_one(path, runs):
+    with pytest.raises(OpcostError, match=r"run_time_s of .*; allowed: a value of at least one"):
+        read_of_database(path, ROW | {"run_time_s": runs, "run_round": [1] * len(runs)})
+
+
 @pytest.mark.parametrize("errors", [None, [0.01, None], [0.0, 0.5]])
 def test_a_run_may_have_an_unknown_error(path, errors):
     assert len(read_of_database(path, ROW | RUNS | {"run_time_error": errors})) == 1

@@ -3,6 +3,7 @@
 import itertools
 import os
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -305,6 +306,16 @@ def test_the_ratios_of_models_are_united_by_what_they_were_measured_on(tmp_path)
         of["h200", "a" * 16]: [OTHER_NET],
         of["local", "b" * 16]: [NET],
     }
+
+
+def test_of_one_model_the_ratio_of_the_newest_database_counts(tmp_path):
+    later = replace(NET, time=0.5)
+    new = database(tmp_path / "a.parquet", NEWER, ratios={"local": [later]})
+    old = database(tmp_path / "b.parquet", {}, ratios={"local": [NET]})
+    for paths in ([new, old], [old, new]):
+        merge(paths, tmp_path / "merged.parquet")
+        [found] = model_ratios.read_ratios(tmp_path / "merged.parquet").values()
+        assert found == [later]
 
 
 def test_ratios_of_no_row_and_databases_without_ratios_add_nothing(tmp_path):

@@ -41,6 +41,12 @@ def test_runs_that_are_alike_by_chance_do_not_make_a_negative_variance():
     assert pooled(alike, 0.02).sd == pytest.approx(0.02 * math.sqrt(4 / 13))
 
 
+def test_a_subject_with_noisy_blocks_hides_the_variation_of_no_other():
+    varying = [Runs([1.0, 1.05], [0.001, 0.001])] * 9
+    noisy = Runs([1.0, 1.01], [0.15, 0.15])
+    assert pooled([*varying, noisy], 0.02).sd == pytest.approx(pooled(varying, 0.02).sd, rel=0.05)
+
+
 def test_an_interval_is_students_over_logarithms():
     variation = Variation(0.03, 9)
     found = combined(RUNS, variation)

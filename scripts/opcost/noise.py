@@ -9,7 +9,7 @@ own: the median of its undisturbed blocks, with b, the relative standard error o
 explain, pooled over subjects and shrunk towards a usual one s0, which counts as 4 degrees of
 freedom:
 
-    s^2 = (4 s0^2 + sum over subjects of (sum of (ln run - ln value)^2 - (n - 1) mean b^2))
+    s^2 = (4 s0^2 + sum over subjects of max(0, sum of (ln run - ln value)^2 - (n - 1) mean b^2))
           / (4 + sum over subjects of (n - 1))
 
 A row of the database pools its own runs alone, so that no other row changes it. Estimates,
@@ -104,10 +104,10 @@ def pooled(subjects: Iterable[Runs], usual_sd: float) -> Variation:
     """The run-to-run variation of subjects, shrunk towards a usual one."""
     squares, degrees = 0.0, 0
     for runs in subjects:
-        squares += runs.squares if len(runs.values) > 1 else 0.0
+        squares += max(runs.squares, 0.0) if len(runs.values) > 1 else 0.0
         degrees += len(runs.values) - 1
     total = USUAL_DEGREES + degrees
-    return Variation(math.sqrt((USUAL_DEGREES * usual_sd**2 + max(squares, 0.0)) / total), total)
+    return Variation(math.sqrt((USUAL_DEGREES * usual_sd**2 + squares) / total), total)
 
 
 def combined(runs: Runs, variation: Variation) -> Estimate:

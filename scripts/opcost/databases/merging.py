@@ -122,13 +122,13 @@ def merge(paths: Sequence[Path], output: Path) -> Merge:
     sources = [sources_of(path) for path in paths]
     check_output(output, paths)
     done = Merge()
-    groups: set[tuple[Path, str, str]] = set()
+    groups: dict[tuple[Path, str, str], tuple[Any, ...]] = {}
     best, stated = _choose(paths, sources, done, groups)
     schema = stating(schemas.MERGED, united(sources))
     known_ratios = {path: model_ratios.read_ratios(path) for path in paths}
     ratios = model_ratios.united(
         (group, found)
-        for path, target, group in sorted(groups)
+        for path, target, group in sorted(groups, key=lambda each: (groups[each], each))
         for name in (target, group)  # of a database, and of a merged one
         if (found := known_ratios[path].get(name))
     )
@@ -147,11 +147,11 @@ def _choose(
     paths: Sequence[Path],
     sources: Sequence[Sources],
     done: Merge,
-    groups: set[tuple[Path, str, str]],
+    groups: dict[tuple[Path, str, str], tuple[Any, ...]],
 ) -> tuple[dict[tuple[int, int], _Best], dict[str, pa.RecordBatch]]:
     """The preferred rows by position: number of the database, number of the row. And what the
     newest state of each target says of it, by conditions_id. Notes the path, target and
-    conditions_id of all rows in `groups`.
+    conditions_id of all rows in `groups`, with the greatest rank of these rows.
     """
     best: dict[_Key, _Best] = {}
     states: dict[str | None, dict[bytes, tuple[Any, ...]]] = defaultdict(dict)
@@ -169,7 +169,8 @@ def _choose(
                 key = _Key(group, row["tuple_id"] if group else digest, state)
                 states[group][state] = max(found.rank, states[group].get(state, found.rank))
                 if group is not None:
-                    groups.add((path, row["target"], group))
+                    place = (path, row["target"], group)
+                    groups[place] = max(found.rank, groups.get(place, found.rank))
                 if group is not None and state not in stated[group]:
                     stated[group][state] = batch.select(STATE).take(
                         pa.array([index - done.rows[path]])

@@ -38,8 +38,8 @@ def read_ratios(path: Path) -> dict[str, list[ModelRatio]]:
 
 
 def united(ratios: Iterable[tuple[str, Sequence[ModelRatio]]]) -> dict[str, list[ModelRatio]]:
-    """The ratios of several databases by conditions_id; equal ones count once."""
-    found: dict[str, dict[ModelRatio, None]] = {}
+    """The ratios of several databases by conditions_id; of one model, the last ones count."""
+    found: dict[str, dict[tuple[str, bool], ModelRatio]] = {}
     for name, each in ratios:
-        found.setdefault(name, {}).update(dict.fromkeys(each))
-    return {name: sorted(each, key=repr) for name, each in found.items()}
+        found.setdefault(name, {}).update({(ratio.model, ratio.trains): ratio for ratio in each})
+    return {name: [each[key] for key in sorted(each)] for name, each in found.items()}

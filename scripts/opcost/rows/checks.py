@@ -163,6 +163,7 @@ def problems(batch: pa.RecordBatch, record: str) -> Iterator[Problem]:
     if "status" in columns:
         yield from _inconsistent_status(columns)
     yield from _inconsistent_batches(columns)
+    yield from _without_runs(columns)
     yield from _unequal_lists(columns)
     yield from _inconsistent_energy(columns)
     yield from _unprintable(columns)
@@ -277,6 +278,16 @@ def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
         among = f"{TIME.runs}, or batch_time_s of one run"
     outside = (time_s < least) | (time_s > most)
     yield from _where("time_s", columns["time_s"], pa.array(outside), f"a value among {among}")
+
+
+def _without_runs(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    """A time that lists its runs has one."""
+    if TIME.runs in columns and "time_s" in columns:
+        runs = columns[TIME.runs]
+        least, _ = _range(runs)
+        listed = pc.and_(pc.is_valid(runs), pc.is_valid(columns["time_s"]))
+        wrong = pc.and_(listed, pa.array(np.isnan(least)))
+        yield from _where(TIME.runs, runs, wrong, "a value of at least one run")
 
 
 def _unequal_lists(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:

@@ -115,7 +115,8 @@ TOO_FEW_REFRESHES = _flag(
 )
 RUNS_DISAGREE = _flag(
     "runs_disagree",
-    "runs differ by more than run-to-run variation explains, so the interval holds all of them",
+    "runs differ by more than the usual run-to-run variation explains; the interval of the row "
+    "holds all of them",
     "raise `rounds`, and run again",
 )
 POWER_DRIFTING = _flag(
