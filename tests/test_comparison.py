@@ -349,6 +349,13 @@ def test_energy_that_was_not_measured_is_null_with_the_reason(compare):
     assert comparison["energy_reason"] == "simulated: no meter"
 
 
+def test_one_operator_without_energy_leaves_no_smaller_sum(compare):
+    without = {"linear": {"energy_j": None, "power_w": None}}
+    comparison, _ = compare(operators=without, power_w=100.0)
+    assert comparison["estimate_energy_j"] is None
+    assert comparison["energy_reason"] == "1 of 3 operator tuples have no energy"
+
+
 def test_shares_are_of_the_whole_model_and_views_are_listed_apart(compare):
     _, shares = compare()
     by_operator = {share["operator"]: share for share in shares}

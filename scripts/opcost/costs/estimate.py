@@ -185,8 +185,14 @@ class ModelEstimate:
         return (
             self.time_reason
             or next((row["energy_reason"] for row in self.rows if row["energy_reason"]), None)
+            or self._lacking_energy
             or self._unknown_idle_power
         )
+
+    @property
+    def _lacking_energy(self) -> str | None:
+        lacking = sum(row[ENERGY.value] is None for row in self.rows)
+        return f"{lacking} of {len(self.rows)} operator tuples have no energy" if lacking else None
 
     @cached_property
     def _other_calls(self) -> str | None:
