@@ -197,14 +197,20 @@ def test_a_run_may_have_an_unknown_error(path, errors):
     ],
 )
 def test_each_run_has_a_value_in_every_list(path, column, values):
-    with pytest.raises(OpcostError, match=f"{column} of .*; allowed: a value for each of run_ro"):
+    with pytest.raises(OpcostError, match=f"{column} of .*; allowed: a value for each run"):
         read_of_database(path, ROW | RUNS | {column: values})
+
+
+def test_a_row_with_energy_has_power(path):
+    with pytest.raises(OpcostError, match=r"energy_j of .*; allowed: null where power_w is null"):
+        read_of_database(path, ROW | {"power_w": None})
 
 
 @pytest.mark.parametrize(
     ("column", "values"),
     [
         ("run_time_error", [0.01, -0.01]),
+        ("run_time_error", [0.01, 300.0]),
         ("run_time_error", [math.inf, 0.01]),
         ("run_host_time_s", [0.0, 2e-6]),
         ("run_power_w", [100.0, 0.0]),

@@ -381,7 +381,7 @@ def test_people_read_a_table_with_every_caveat(compare):
     assert "No energy: simulated: no meter." in text
     assert "Flagged disturbed: whole model of tiny_cnn (interference slowed the core" in text
     assert "Flagged drifting: tuples: 1 of tiny_cnn (" in text
-    assert "The interval of a sum lacks the model error: no other model was measured" in text
+    assert "The interval of an estimate lacks the model error" in text
     assert "tiny_cnn: conv2d 50%, relu 25%, linear 25%" in text
 
 

@@ -360,7 +360,7 @@ def test_people_read_times_with_intervals_and_where_they_go(cnn, tmp_path):
 
 def test_an_interval_of_a_model_that_was_never_measured_says_what_it_holds(cnn, tmp_path):
     alone = run(CNN, "--database", database(tmp_path / "alone.parquet", [cnn]))
-    assert "The interval of a sum lacks the model error" in " ".join(alone.output.split())
+    assert "The interval of an estimate lacks the model error" in " ".join(alone.output.split())
     path = database(tmp_path / "known.parquet", [cnn], ratios=other_models(1.05, 0.95))
     answer = " ".join(run(CNN, "--database", path).output.split())
     found = re.search(
@@ -387,7 +387,7 @@ def test_sums_of_other_protocols_and_without_the_model_error_are_marked(cnn, tmp
 
 
 def test_an_energy_without_the_model_error_is_marked_though_that_of_time_is_known(cnn, tmp_path):
-    energy = {"energy_j": 0.1, "energy_reason": None, "core_cache_bytes": 0}
+    energy = {"energy_j": 0.1, "power_w": 100.0, "energy_reason": None, "core_cache_bytes": 0}
     path = database(tmp_path / "d.parquet", [cnn], ratios=other_models(1.05, 0.95), **energy)
     assert re.search(r"local +Simulated +sum\* ", run(CNN, "--database", path).output)
 

@@ -219,7 +219,7 @@ def changes(draw):
         "measured_at": datetime(2026, 1, draw(st.integers(1, 2)), tzinfo=UTC),
     }
     if draw(st.booleans()):
-        return row | FAILED | {"error": draw(st.sampled_from(["killed", "slow"]))}
+        return row | FAILED | {"error": f"killed on day {row['measured_at'].day}"}
     return row | {"time_s": 1e-3 * row["measured_at"].day}
 
 

@@ -184,7 +184,7 @@ def test_inference_has_no_phases():
 
 
 def test_the_model_error_of_a_training_step_is_from_other_steps_alone(model):
-    wholes, said = [whole(0.1, 0.2, 0.05)], "The interval of a sum lacks the model error"
+    wholes, said = [whole(0.1, 0.2, 0.05)], "The interval of an estimate lacks the model error"
     inference, steps = other_models(1.01, 0.99, 1.01), other_models(1.05, 1.08, trains=True)
     for ratios, models in ((inference, None), ([*inference, *steps], 2)):
         found = estimate(model, wholes, ratios)

@@ -21,7 +21,8 @@ CALL_OVERHEAD = "call overhead"
 CALL_OVERHEAD_PARTS = "Python, dispatch, cold code"
 
 _MEASUREMENT_ALONE = (
-    "The interval of a sum lacks the model error: no other model was measured end to end there."
+    "The interval of an estimate lacks the model error: its database names no other model that was "
+    "measured end to end (those of schema version 1 name none)."
 )
 _NAMED = 6
 _MUCH_VARIATION = 0.1

@@ -45,7 +45,7 @@ _RESULTS = {
 _LIMITS = {
     **_RESULTS,
     **{each.runs: _RESULTS[each.value] for each in MEASURED},
-    **dict.fromkeys((each.run_errors for each in MEASURED), (0.0, 1e3)),
+    **dict.fromkeys((each.run_errors for each in MEASURED), (0.0, 10.0)),
     **dict.fromkeys((TIME.low, HOST_TIME.low), (0.0, 1e7)),
     **dict.fromkeys(("utilisation", "power_gain_uncertainty"), (0.0, 1.0)),
     "largest_share_difference": (0.0, 1e3),
@@ -292,11 +292,12 @@ def _without_runs(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
 
 def _unequal_lists(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
     """All lists over the runs of a row are equally long."""
-    names = [name for name in _EQUALLY_LONG if name in columns]
-    for name in names[1:]:
-        lengths = (pc.list_value_length(columns[each]) for each in (names[0], name))
-        allowed = f"a value for each of {names[0]}"
-        yield from _where(name, columns[name], pc.not_equal(*lengths), allowed)
+    lengths = {
+        name: pc.list_value_length(columns[name]) for name in _EQUALLY_LONG if name in columns
+    }
+    for name, each in lengths.items():
+        wrong = pc.not_equal(each, pc.coalesce(*lengths.values()))
+        yield from _where(name, columns[name], wrong, "a value for each run")
 
 
 def _range(lists: pa.Array) -> NDArray[np.float64]:
@@ -325,6 +326,8 @@ def _inconsistent_energy(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
         wrong = pc.and_(pc.is_valid(energy), pc.is_valid(columns["energy_reason"]))
         yield from _where("energy_j", energy, wrong, "null where energy_reason says why")
     if "power_w" in columns and "time_s" in columns:
+        unknown = pc.and_(pc.is_valid(energy), pc.is_null(columns["power_w"]))
+        yield from _where("energy_j", energy, unknown, "null where power_w is null")
         product = pc.multiply(columns["power_w"], columns["time_s"])
         wrong = pc.greater(pc.abs(pc.subtract(energy, product)), pc.multiply(product, _PRODUCT))
         yield from _where("energy_j", energy, wrong, "time_s x power_w")
