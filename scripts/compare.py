@@ -67,7 +67,7 @@ with reported(snakemake.log[0]):
         (outputs.comparison, schemas.COMPARISON, tables.comparison),
         (outputs.shares, schemas.SHARES, tables.shares),
         (outputs.modules, schemas.MODULES, tables.modules),
-        (outputs.in_place, schemas.IN_PLACE, tables.in_place),
+        (outputs.in_context, schemas.IN_CONTEXT, tables.in_context),
         (outputs.launches, schemas.LAUNCHES, tables.launches),
         (outputs.sweeps, schemas.SWEEPS, sweeps),
     ):
@@ -88,6 +88,6 @@ with reported(snakemake.log[0]):
         shown.others(),
     ]
     refused = refusals(models)
-    summary = summarise(comparison, shares, refused, tables.in_place, further)
+    summary = summarise(comparison, shares, refused, tables.in_context, further)
     with replacing(Path(outputs.summary)) as temporary:
         temporary.write_text(printable_lines(summary) + "\n", encoding="utf-8")

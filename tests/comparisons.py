@@ -45,14 +45,14 @@ def row(time_s=1e-3, power_w=None, **changes):
         "flags": [],
         "sentinel_time_s": 1e-4,
         "call_overhead_s": None,
-        "displaced_call_overhead_s": None,
+        "cold_call_overhead_s": None,
         **dict.fromkeys(["runs", "disturbed_runs"]),
         "power_w": power_w,
         "power_ci_low_w": power_w and power_w * 0.99,
         "power_ci_high_w": power_w and power_w * 1.01,
         "differing_calls": None,
         "calls_hash": None,
-        **dict.fromkeys([*HOST_TIME.names, *CALL_TIME.names, "call_tuple_id", "in_place_reason"]),
+        **dict.fromkeys([*HOST_TIME.names, *CALL_TIME.names, "call_tuple_id", "in_context_reason"]),
         "clocked_time_s": None,
         **changes,
     }
@@ -62,7 +62,7 @@ FAILED = {"status": "out_of_memory", "error": "too large", "time_s": None, "ener
 
 OVERHEAD = {
     f"{name}_overhead{limit}_s": seconds * factor
-    for name, seconds in {"call": 1e-5, "displaced_call": 1e-4, "view_call": 1e-6}.items()
+    for name, seconds in {"call": 1e-5, "cold_call": 1e-4, "view_call": 1e-6}.items()
     for limit, factor in {"": 1.0, "_ci_low": 0.9, "_ci_high": 1.1}.items()
 } | {"overhead_disturbed": False}
 

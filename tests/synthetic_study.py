@@ -137,9 +137,9 @@ class Measurements:
         return {
             "status": "ok",
             **_interval("time", "s", time_s, 0.003 * float(self._random.lognormal(0, 0.6))),
-            "batch_time_s": batches.tolist(),
-            "batch_undisturbed": undisturbed.tolist(),
-            "batch_iterations": max(1, int(0.01 / time_s)),
+            "block_time_s": batches.tolist(),
+            "block_undisturbed": undisturbed.tolist(),
+            "block_iterations": max(1, int(0.01 / time_s)),
             "converged": True,
             "stop_reason": "converged",
             "flags": [],
@@ -229,7 +229,7 @@ def make_study(
     records.write(folder / "comparison.parquet", schemas.COMPARISON, tables.comparison)
     records.write(folder / "shares.parquet", schemas.SHARES, tables.shares)
     records.write(folder / "modules.parquet", schemas.MODULES, tables.modules)
-    records.write(folder / "in_place.parquet", schemas.IN_PLACE, tables.in_place)
+    records.write(folder / "in_context.parquet", schemas.IN_CONTEXT, tables.in_context)
     records.write(folder / "launches.parquet", schemas.LAUNCHES, tables.launches)
     records.write(folder / "requests.parquet", schemas.REQUESTS, [])
     records.write(folder / "sweeps.parquet", schemas.SWEEPS, [])
@@ -246,7 +246,7 @@ def _numbered(
 
 def _overheads(kind: str) -> dict[str, float]:
     """What calls cost their host beyond their operators."""
-    costs = {"call": 2e-7, "view_call": 1e-7} | ({"displaced_call": 4e-7} if kind == "cpu" else {})
+    costs = {"call": 2e-7, "view_call": 1e-7} | ({"cold_call": 4e-7} if kind == "cpu" else {})
     intervals = [_interval(f"{name}_overhead", "s", cost, 0.1) for name, cost in costs.items()]
     return {name: value for interval in intervals for name, value in interval.items()}
 

@@ -33,7 +33,7 @@ ROW = {
     "energy_j": 0.1,
     "flags": [],
     "flops": 100,
-    "batch_time_s": [1e-3, 1.1e-3],
+    "block_time_s": [1e-3, 1.1e-3],
     "utilisation": 0.5,
     "conditions_json": json.dumps(CONDITIONS),
     "cache_state": "model",
@@ -84,8 +84,8 @@ def test_what_can_be_true_is_read(path, changes):
         ("idle_power_w", -1.0),
         ("sentinel_time_s", -1.0),
         ("sm_clock_mhz", -1.0),
-        ("batch_time_s", [-1e-3]),
-        ("batch_undisturbed", [True]),
+        ("block_time_s", [-1e-3]),
+        ("block_undisturbed", [True]),
         ("energy_j", 1e3),
         ("device_name", "\x1b[31mred"),
         ("flags", [None]),
@@ -96,7 +96,7 @@ def test_what_can_be_true_is_read(path, changes):
         ("energy_j", 0.0),
         ("flops", -5),
         ("utilisation", 1.5),
-        ("batch_time_s", [1e-3, math.nan]),
+        ("block_time_s", [1e-3, math.nan]),
         ("load_average", math.inf),
         ("flags", None),
         ("conditions_json", "{"),
@@ -143,8 +143,8 @@ def test_rows_that_contradict_each_other_are_refused(path, schema, first, second
 
 
 def test_the_time_lies_among_its_batches(path):
-    with pytest.raises(OpcostError, match=r"time_s of .*; allowed: a value among batch_time_s"):
-        read(path, ROW | {"batch_time_s": [2e-3, 3e-3]})
+    with pytest.raises(OpcostError, match=r"time_s of .*; allowed: a value among block_time_s"):
+        read(path, ROW | {"block_time_s": [2e-3, 3e-3]})
 
 
 RUN = {"run_round": [1], "run_time_s": [1e-3]}
@@ -192,7 +192,7 @@ def test_a_run_may_have_an_unknown_error(path, errors):
     [
         ("run_time_error", [0.01]),
         ("run_time_error", [0.01, 0.01, None]),
-        ("run_batches", [1]),
+        ("run_blocks", [1]),
         ("run_power_w", [100.0]),
     ],
 )

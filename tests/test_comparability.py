@@ -132,7 +132,9 @@ def test_a_longer_measurement_of_the_same_is_added_up():
 def test_provenance_is_added_up_and_told(name):
     rows = [_complete(ROW), _complete(changed(name))]
     assert comparability.conflict(rows) is None
-    assert f"{name} {ROW[name]} (1 row) and other (1 row)" in comparability.told_differences(rows)
+    assert f"{name} {ROW[name]} (1 row) and other (1 row)" in comparability.provenance_differences(
+        rows
+    )
 
 
 @pytest.mark.parametrize("role", [Role.CIRCUMSTANCE, Role.RAW])

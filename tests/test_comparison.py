@@ -24,7 +24,7 @@ from tests.comparisons import FAILED, OVERHEAD, compared, noise, other_models, r
 def test_each_tuple_counts_as_often_as_it_is_called(compare):
     comparison, _ = compare()
     assert comparison["estimate_time_s"] == pytest.approx(4e-3)
-    assert comparison["reference_time_s"] == 5e-3
+    assert comparison["end_to_end_time_s"] == 5e-3
     assert comparison["time_relative_error"] == pytest.approx(-0.2)
     assert comparison["coverage_time"] == pytest.approx(0.8)
     assert (comparison["calls"], comparison["view_calls"], comparison["tuples"]) == (4, 1, 3)
@@ -82,12 +82,12 @@ def test_the_interval_of_runs_of_a_whole_that_disagree_holds_all_of_them(compare
     twice = {"time_s": 7e-3, "time_ci_low_s": 7e-3 * 0.99, "time_ci_high_s": 7e-3 * 1.01}
     once, _ = compare()
     comparison, _ = compare(again=[twice | {"flags": ["drifting"], "converged": False}])
-    assert comparison["reference_time_s"] == pytest.approx(35e-6**0.5)
-    assert (once["reference_measurements"], comparison["reference_measurements"]) == (1, 2)
-    limits_s = (comparison["reference_time_ci_low_s"], comparison["reference_time_ci_high_s"])
+    assert comparison["end_to_end_time_s"] == pytest.approx(35e-6**0.5)
+    assert (once["end_to_end_measurements"], comparison["end_to_end_measurements"]) == (1, 2)
+    limits_s = (comparison["end_to_end_time_ci_low_s"], comparison["end_to_end_time_ci_high_s"])
     assert limits_s[0] <= 5e-3 < 7e-3 <= limits_s[1]
-    assert comparison["reference_flags"] == ["drifting", "runs_disagree"]
-    assert comparison["reference_converged"] is False
+    assert comparison["end_to_end_flags"] == ["drifting", "runs_disagree"]
+    assert comparison["end_to_end_converged"] is False
 
 
 def test_a_copied_run_of_a_whole_counts_once(compare):
@@ -100,11 +100,11 @@ def test_a_copied_run_of_a_whole_counts_once(compare):
 def test_a_disturbed_run_of_a_whole_counts_only_where_there_is_no_other(compare):
     once, _ = compare()
     comparison, _ = compare(again=[{"time_s": 7e-3, "flags": ["disturbed"], "converged": False}])
-    assert comparison["reference_disturbed_s"] == [7e-3]
+    assert comparison["end_to_end_disturbed_s"] == [7e-3]
     for name in (
-        "reference_time_s",
-        "reference_flags",
-        "reference_converged",
+        "end_to_end_time_s",
+        "end_to_end_flags",
+        "end_to_end_converged",
         "time_relative_error",
     ):
         assert comparison[name] == once[name]
@@ -115,7 +115,7 @@ def test_the_energy_of_a_disturbed_run_counts_only_where_there_is_no_other(compa
     twice, _ = compare(
         power_w=100.0, again=[{"time_s": 7e-3, "energy_j": 2.0, "flags": ["disturbed"]}]
     )
-    assert twice["reference_energy_j"] == once["reference_energy_j"]
+    assert twice["end_to_end_energy_j"] == once["end_to_end_energy_j"]
 
 
 def test_disturbed_runs_of_tuples_that_are_left_out_are_counted(compare):
@@ -129,14 +129,14 @@ def test_disturbed_runs_of_tuples_that_are_left_out_are_counted(compare):
 def test_a_whole_without_energy_in_one_measurement_has_that_of_the_other(compare):
     without = {"energy_j": None, "energy_reason": "simulated: no reading"}
     comparison, _ = compare(power_w=100.0, again=[without])
-    assert comparison["reference_energy_j"] == pytest.approx(5e-3 * 100.0)
+    assert comparison["end_to_end_energy_j"] == pytest.approx(5e-3 * 100.0)
     assert comparison["energy_reason"] is None
 
 
 def test_a_whole_that_failed_once_is_known_by_the_other_measurement(compare):
     comparison, _ = compare(again=[FAILED])
-    assert comparison["reference_time_s"] == pytest.approx(5e-3)
-    assert comparison["reference_measurements"] == 1
+    assert comparison["end_to_end_time_s"] == pytest.approx(5e-3)
+    assert comparison["end_to_end_measurements"] == 1
     assert comparison["time_reason"] is None
 
 
@@ -145,7 +145,7 @@ def test_kernels_that_differ_on_the_device_leave_no_sum_and_are_named(compare):
     comparison, _ = compare(reference=differing, again=[{"differing_calls": []}])
     assert comparison["estimate_time_s"] is None
     assert comparison["differing_calls"] == differing["differing_calls"]
-    assert comparison["reference_time_s"] == pytest.approx(5e-3)
+    assert comparison["end_to_end_time_s"] == pytest.approx(5e-3)
     text = summary([comparison], [])
     assert "No sum of time: on this device, the model launched other kernels than were" in text
     assert "(+), or the reverse (-): -1 relu(4), +2 reshape(4x4)." in text
@@ -213,7 +213,7 @@ def test_run_to_run_variation_widens_the_intervals(compare):
     exact, _ = compare(of_target=noise())
     varying, _ = compare(of_target=noise(time=0.1))
     assert varying["time_run_sd"] == 0.1
-    half_width = math.log(varying["reference_time_ci_high_s"] / 5e-3)
+    half_width = math.log(varying["end_to_end_time_ci_high_s"] / 5e-3)
     assert half_width == pytest.approx(math.hypot(0.01, 1.96 * 0.1), rel=1e-2)
     assert varying["estimate_time_s"] == exact["estimate_time_s"]
     assert varying["time_relative_error_ci_high"] > exact["time_relative_error_ci_high"] + 0.1
@@ -287,7 +287,7 @@ def test_a_model_without_kernels_has_no_sum_and_keeps_no_other_model_from_theirs
     assert [views[name] for name in nothing] == [None] * 4
     assert views["time_reason"].startswith("the model launches no kernel")
     assert views["energy_reason"] == views["time_reason"]
-    assert views["reference_time_s"] == 5e-3
+    assert views["end_to_end_time_s"] == 5e-3
     assert cnn["time_relative_error"] is not None
     text = summary([views, cnn], shares)
     assert "No sum of time for views: the model launches no kernel" in text
@@ -309,7 +309,7 @@ def test_what_is_missing_is_stated(compare):
 def test_operators_that_alone_take_longer_than_the_whole_are_said_to_be_disturbed(compare):
     comparison, shares = compare(operators={"conv2d": FAILED})
     assert "more than the measured model" not in summary([comparison], shares)
-    short = {"reference_time_s": 1e-3, "reference_time_ci_high_s": 1.1e-3}
+    short = {"end_to_end_time_s": 1e-3, "end_to_end_time_ci_high_s": 1.1e-3}
     assert (
         "more than the measured model, 1.00 ms: the operators or the model were disturbed"
         in summary([comparison | short], shares)
@@ -326,7 +326,7 @@ def test_what_is_too_noisy_in_a_sweep_is_explained_once(compare, told):
 def test_a_failed_whole_model_leaves_the_estimate(compare):
     comparison, _ = compare(reference=FAILED)
     assert comparison["estimate_time_s"] == pytest.approx(4e-3)
-    assert comparison["reference_time_s"] is None
+    assert comparison["end_to_end_time_s"] is None
     assert comparison["time_relative_error"] is None
     assert "the whole model was not measured: out_of_memory" in comparison["time_reason"]
 
@@ -334,7 +334,7 @@ def test_a_failed_whole_model_leaves_the_estimate(compare):
 def test_energy_is_that_of_the_operators_where_calls_cost_nothing_beyond_them(compare):
     comparison, _ = compare(power_w=100.0)
     assert comparison["estimate_energy_j"] == pytest.approx(4e-3 * 100)
-    assert comparison["reference_energy_j"] == pytest.approx(0.5)
+    assert comparison["end_to_end_energy_j"] == pytest.approx(0.5)
     assert comparison["energy_reason"] is None
 
 
@@ -362,7 +362,7 @@ def test_shares_are_of_the_whole_model_and_views_are_listed_apart(compare):
     conv = by_operator["aten.conv2d.default"]
     assert shares[0] == conv
     assert (conv["calls"], conv["tuples"]) == (2, 1)
-    assert conv["share_of_reference_time"] == pytest.approx(0.4)
+    assert conv["share_of_end_to_end_time"] == pytest.approx(0.4)
     view = by_operator["aten.flatten.using_ints"]
     assert shares[-1] == view
     assert (view["launches_kernel"], view["calls"], view["time_s"]) == (False, 1, None)
@@ -433,7 +433,7 @@ def test_of_many_models_caveats_name_those_they_matter_to_most(compare):
 
 def test_the_targets_of_a_model_are_side_by_side(compare):
     comparison, shares = compare()
-    other = comparison | {"target": "other", "reference_time_s": 4e-3}
+    other = comparison | {"target": "other", "end_to_end_time_s": 4e-3}
     text = summary([comparison, other], shares)
     local = r"tiny_cnn local 1x3x8x8 5.0\S+ ms \S+ \S+% 200\S*"
     assert re.search(rf"{local} tiny_cnn other 1x3x8x8 4.0", text)

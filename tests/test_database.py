@@ -31,7 +31,7 @@ def row(number=0, target="local"):
         "time_s": 1e-3,
         "flags": [],
         "conditions_json": "{}",
-        "batch_iterations": number,
+        "block_iterations": number,
     }
 
 
@@ -61,7 +61,7 @@ def test_rows_of_all_targets_are_joined_in_the_order_of_their_paths(tmp_path):
     paths.append(measure(tmp_path, 1, "other"))
     aggregate(tmp_path)
     rows = records.read_all(sorted(paths), schemas.OPERATOR)
-    names = ["target", "tuple_id", "time_s", "batch_iterations", "status"]
+    names = ["target", "tuple_id", "time_s", "block_iterations", "status"]
     assert database(tmp_path).select(names).to_pylist() == rows.select(names).to_pylist()
     assert len(rows) == 4
 
@@ -143,7 +143,7 @@ def in_rounds(folder, number, *times_s, **changes):
 def by_number(folder):
     """The rows of a new database by number of the operator."""
     aggregate(folder)
-    return {each["batch_iterations"]: each for each in database(folder).to_pylist()}
+    return {each["block_iterations"]: each for each in database(folder).to_pylist()}
 
 
 def test_a_row_combines_the_runs_of_all_rounds(tmp_path):
@@ -202,7 +202,7 @@ def test_a_tuple_or_a_model_added_to_a_study_changes_no_other_row(tmp_path):
     more = [ratio, ModelRatio("other", True, 0.5, 0.1)]
     write_database(measured, path, ratios=lambda *_: {"local": more})
     after = database(tmp_path).to_pylist()
-    assert [row for row in after if row["batch_iterations"] != 3] == before
+    assert [row for row in after if row["block_iterations"] != 3] == before
     assert len(after) == 4
     assert read_ratios(path) == {"local": more}
 
@@ -254,7 +254,7 @@ def test_an_older_result_of_other_conditions_does_not_hide_a_failure(tmp_path):
 
 
 def test_runs_are_joined_as_each_column_says(tmp_path):
-    undisturbed = {"batch_time_s": [1e-3], "batch_undisturbed": [True]}
+    undisturbed = {"block_time_s": [1e-3], "block_undisturbed": [True]}
     measure(
         tmp_path, 0, converged=True, repeats=1, device_time_s=2.0, load_average=0.5,
         flags=["drifting", "launch_bound"], ended_at=datetime(2026, 1, 1, tzinfo=UTC),
@@ -263,7 +263,7 @@ def test_runs_are_joined_as_each_column_says(tmp_path):
     measure(
         tmp_path, 0, kind="operators_2", converged=False, repeats=None, device_time_s=3.0,
         load_average=9.0, flags=["drifting"], ended_at=datetime(2026, 1, 2, tzinfo=UTC),
-        batch_time_s=[2e-3, 1e-3], batch_undisturbed=[False, True],
+        block_time_s=[2e-3, 1e-3], block_undisturbed=[False, True],
     )  # fmt: skip
     failed = {"status": "error", "time_s": None, "flags": ["degenerate_values"]}
     measure(tmp_path, 0, kind="operators_3", device_time_s=4.0, **failed)
@@ -275,16 +275,16 @@ def test_runs_are_joined_as_each_column_says(tmp_path):
     assert row["device_time_s"] == 2 + 3 + 4, "the device was held for failures, too"
     assert not row["converged"]
     assert row["flags"] == ["drifting", "launch_bound"]
-    assert row["batch_time_s"] == [1e-3, 2e-3, 1e-3]
-    assert row["batch_undisturbed"] == [True, False, True]
-    assert row["run_batches"] == [1, 2]
+    assert row["block_time_s"] == [1e-3, 2e-3, 1e-3]
+    assert row["block_undisturbed"] == [True, False, True]
+    assert row["run_blocks"] == [1, 2]
 
 
 def test_batches_are_told_where_those_of_all_runs_are_known(tmp_path):
-    measure(tmp_path, 0, batch_time_s=[1e-3], batch_undisturbed=[True])
+    measure(tmp_path, 0, block_time_s=[1e-3], block_undisturbed=[True])
     measure(tmp_path, 0, kind="operators_2")
     row = by_number(tmp_path)[0]
-    assert (row["batch_time_s"], row["run_batches"], row["runs"]) == (None, None, 2)
+    assert (row["block_time_s"], row["run_blocks"], row["runs"]) == (None, None, 2)
 
 
 def test_runs_under_other_settings_do_not_count(tmp_path):
@@ -324,7 +324,7 @@ def test_what_calls_cost_on_a_target_is_over_the_processes_of_all_rounds(tmp_pat
     gpu, here = database(tmp_path).to_pylist()
     assert here["call_overhead_s"] == pytest.approx(2.5e-6)
     assert here["call_overhead_ci_low_s"] < 1e-6
-    assert here["displaced_call_overhead_ci_low_s"] == pytest.approx(2e-6)
+    assert here["cold_call_overhead_ci_low_s"] == pytest.approx(2e-6)
     assert here["overhead_disturbed"] is False
     assert (gpu["call_overhead_s"], gpu["overhead_disturbed"]) == (None, None)
 

@@ -28,8 +28,8 @@ ROWS = [
         "time_s": 1.5e-6,
         "flops": 2**40,
         "tf32": False,
-        "batch_time_s": [1e-6, 2e-6],
-        "batch_undisturbed": [True, False],
+        "block_time_s": [1e-6, 2e-6],
+        "block_undisturbed": [True, False],
         "flags": [],
         "meter_missing": [("clock", "no sensor")],
         "measured_at": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
@@ -51,8 +51,8 @@ def test_csv_has_lists_as_json_and_nothing_for_null(path, tmp_path):
     assert list(first) == schemas.DATABASE.names
     assert float(first["time_s"]) == 1.5e-6
     assert first["description"] == ROWS[0]["description"]
-    assert json.loads(first["batch_time_s"]) == [1e-6, 2e-6]
-    assert json.loads(first["batch_undisturbed"]) == [True, False]
+    assert json.loads(first["block_time_s"]) == [1e-6, 2e-6]
+    assert json.loads(first["block_undisturbed"]) == [True, False]
     assert json.loads(first["meter_missing"]) == {"clock": "no sensor"}
     assert first["measured_at"] == "2026-01-02T03:04:05+00:00"
     assert (second["time_s"], second["flags"], second["error"]) == ("", "", "gave up")
@@ -63,7 +63,7 @@ def test_sqlite_can_be_asked_in_sql(path, tmp_path, ending):
     export(path, tmp_path / f"out.{ending}")
     connection = sqlite3.connect(tmp_path / f"out.{ending}")
     assert connection.execute(
-        "SELECT time_s, flops, tf32, typeof(energy_j), json_extract(batch_time_s, '$[1]')"
+        "SELECT time_s, flops, tf32, typeof(energy_j), json_extract(block_time_s, '$[1]')"
         "FROM operators WHERE status = 'ok'"
     ).fetchall() == [(1.5e-6, 2**40, 0, "null", 2e-6)]
     assert connection.execute("SELECT count(*) FROM operators").fetchone() == (2,)
@@ -80,7 +80,7 @@ def test_duckdb_has_lists_and_maps_as_they_are(path, tmp_path):
     with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as connection:
         rows = connection.sql("FROM operators ORDER BY tuple_id").to_arrow_table().to_pylist()
         assert rows == records.read(path, schemas.DATABASE).to_pylist()
-        times = connection.execute("SELECT list_max(batch_time_s) FROM operators").fetchall()
+        times = connection.execute("SELECT list_max(block_time_s) FROM operators").fetchall()
         assert (2e-6,) in times
         [(columns,)] = connection.execute("SELECT count(*) FROM column_descriptions").fetchall()
         assert columns == len(schemas.DATABASE)

@@ -261,7 +261,7 @@ def test_a_driver_that_hangs_stops_the_study_with_the_remedy(conditions, tmp_pat
 def test_a_target_knows_what_calls_cost_on_it(files):
     assert json.loads(files.device_file.read_text())["device"] == "cpu"
     samples = read_samples(files.device_file)
-    assert len({sample.displaced_call_s for sample in samples}) == 6
+    assert len({sample.cold_call_s for sample in samples}) == 6
     assert all(0 < sample.view_call_s < 1e-3 for sample in samples)
 
 
@@ -273,7 +273,7 @@ def test_what_calls_cost_is_measured_again_on_the_same_device_only(files, tmp_pa
     settings = files.conditions.target
     measure_overhead(settings, "local", files.device_file, again)
     samples = read_samples(again)
-    assert len({sample.displaced_call_s for sample in samples}) == 6
+    assert len({sample.cold_call_s for sample in samples}) == 6
     assert set(samples).isdisjoint(read_samples(files.device_file))
     said = capfd.readouterr().out
     # Another test may hold the device meanwhile, and is waited for.

@@ -6,7 +6,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from opcost.commands.profile import command
-from opcost.costs.in_place import IN_PLACE
+from opcost.costs.in_context import IN_CONTEXT
 from opcost.errors import OpcostError
 from opcost.measuring import benchmark
 from opcost.measuring.subjects import ModelSubject
@@ -152,7 +152,7 @@ def test_a_layer_is_measured_like_a_model(cpu):
 def test_what_is_called_outside_of_all_layers_is_named_with_its_share_of_the_time():
     model = extract_model_tuples(defined()["net"])
     modules = [
-        {"module_path": path, IN_PLACE.value: 1e-3}
+        {"module_path": path, IN_CONTEXT.value: 1e-3}
         for path in dict.fromkeys(call.module_path for call in model.calls)
     ]
     listed = [each.paths[0] for each in _kinds(model)]
@@ -164,13 +164,13 @@ def test_what_is_called_outside_of_all_layers_is_named_with_its_share_of_the_tim
 def test_what_layers_leave_of_a_model_adds_up_to_all_of_it():
     model = extract_model_tuples(defined()["net"])
     modules = [
-        {"module_path": path, **IN_PLACE.columns(Estimate(1e-3, 0.9e-3, 1.1e-3))}
+        {"module_path": path, **IN_CONTEXT.columns(Estimate(1e-3, 0.9e-3, 1.1e-3))}
         for path in dict.fromkeys(call.module_path for call in model.calls if call.module_path)
     ]
     inside_s, whole_s = 1e-3 * len(modules), 0.1
     compared = {
-        **IN_PLACE.columns(Estimate(inside_s, 0.9 * inside_s, 1.1 * inside_s)),
-        **TIME.of("reference").columns(Estimate(whole_s, 0.09, 0.11)),
+        **IN_CONTEXT.columns(Estimate(inside_s, 0.9 * inside_s, 1.1 * inside_s)),
+        **TIME.of("end_to_end").columns(Estimate(whole_s, 0.09, 0.11)),
         "between_calls_time_s": whole_s - inside_s,
     }
     layers = [each.paths[0] for each in _kinds(model)]

@@ -30,14 +30,14 @@ ROW = {
     "target": "local",
     "status": "ok",
     "time_s": 1e-3,
-    "batch_time_s": [1e-9, 1e-3, 2e-3],
+    "block_time_s": [1e-9, 1e-3, 2e-3],
     "converged": True,
     "flags": [],
     "protocol_version": 3,
     "conditions_json": "{}",
     "measured_at": datetime(2026, 1, 1, tzinfo=UTC),
 }
-FAILED = {"status": "timeout", "time_s": None, "batch_time_s": None, "converged": None}
+FAILED = {"status": "timeout", "time_s": None, "block_time_s": None, "converged": None}
 NEWER = {"measured_at": datetime(2026, 1, 2, tzinfo=UTC)}
 
 
@@ -71,7 +71,7 @@ def merged(tmp_path):
 def test_the_same_row_in_two_databases_is_one_and_says_so(merged):
     [row] = merged([{}], [{}, {"tuple_id": "1" * 16}])[:1]
     assert len(row["sources"]) == 2
-    assert row["batch_time_s"] == ROW["batch_time_s"]
+    assert row["block_time_s"] == ROW["block_time_s"]
 
 
 @pytest.mark.parametrize("change", [{"time_s": 2e-3}, {"flags": ["drifting"]}, FAILED], ids=str)

@@ -80,7 +80,7 @@ def test_time_outlives_the_meter(faulty_meter, measured, fault, death, reading, 
     assert row["energy_reason"].startswith(when)
     assert death in row["energy_reason"]
     assert row["device_time_s"] > row["time_s"]
-    assert len(row["batch_time_s"]) >= 6
+    assert len(row["block_time_s"]) >= 6
     assert row["measured_at"] is not None
 
 

@@ -424,8 +424,8 @@ def test_results_are_written_to_other_memory_in_turn(cpu):
     replayed = OperatorWorkload(operands)
     replayed.run(25)
     assert len({each.data_ptr() for each in replayed._results}) == 10
-    in_place = tuple_of(aten.relu_.default, image)
-    assert operand_sets(in_place, cpu, rotation, 0, [describe_tensor(image)]).kept_results == 0
+    in_context = tuple_of(aten.relu_.default, image)
+    assert operand_sets(in_context, cpu, rotation, 0, [describe_tensor(image)]).kept_results == 0
 
 
 def test_an_operator_whose_name_ends_like_one_in_place_has_results(cpu):

@@ -99,7 +99,7 @@ def test_a_gpu_has_a_host_that_runs_modules_and_no_quantity_for_cold_code(cpu):
     assert found[:4] == (pytest.approx(5e-6), None, 0.0, False)
     columns = overhead_columns([found] * 3)
     assert columns["call_overhead_s"] == pytest.approx(5e-6)
-    assert columns["displaced_call_overhead_s"] is None
+    assert columns["cold_call_overhead_s"] is None
 
 
 class ColdClock(Simulated):
@@ -120,7 +120,7 @@ class ColdClock(Simulated):
 
 
 def test_what_the_clock_takes_to_come_back_is_no_overhead():
-    assert sampled(ColdClock())[0].displaced_call_s == pytest.approx(5e-6)
+    assert sampled(ColdClock())[0].cold_call_s == pytest.approx(5e-6)
 
 
 def test_on_a_real_processor_a_view_takes_time(sample):
@@ -192,7 +192,7 @@ def test_a_file_tells_what_each_process_found(sample, tmp_path):
     sample = sample._replace(disturbed=False)  # as it may be where others use this processor
     write_device(tmp_path / "device.json", DeviceFile("cpu", "Xeon", overhead=(sample,) * 3))
     columns = overhead_columns(read_samples(tmp_path / "device.json"))
-    assert columns["displaced_call_overhead_s"] == pytest.approx(sample.displaced_call_s)
+    assert columns["cold_call_overhead_s"] == pytest.approx(sample.cold_call_s)
     assert columns["view_call_overhead_ci_high_s"] == pytest.approx(sample.view_call_s)
     assert columns["overhead_disturbed"] is False
 

@@ -65,7 +65,7 @@ def whole(*seconds):
     return row(sum(seconds), **columns)
 
 
-WAITING_FOR_ITS_HOST = OF_A_GPU | {"host_time_s": 2e-3, "displaced_call_overhead_s": None}
+WAITING_FOR_ITS_HOST = OF_A_GPU | {"host_time_s": 2e-3, "cold_call_overhead_s": None}
 
 
 @pytest.mark.parametrize("changes", [{}, WAITING_FOR_ITS_HOST], ids=["processor", "gpu"])
@@ -92,9 +92,9 @@ def test_each_phase_has_its_operators_and_the_overhead_of_its_calls(model):
 def test_what_the_whole_step_takes_in_a_phase_is_combined_over_runs(model):
     wholes = [whole(0.1, 0.2, 0.05), whole(0.1, 0.2, 0.06)]
     columns = phase_columns(estimate(model, wholes))
-    found = [columns[f"reference_{phase}_time_s"] for phase in COMPARED_PHASES]
+    found = [columns[f"end_to_end_{phase}_time_s"] for phase in COMPARED_PHASES]
     assert found == pytest.approx([0.1, 0.2, (0.05 * 0.06) ** 0.5])
-    assert columns["reference_optimizer_time_ci_high_s"] >= 0.06
+    assert columns["end_to_end_optimizer_time_ci_high_s"] >= 0.06
 
 
 def test_a_target_without_the_overhead_of_training_has_no_sum_and_says_what_to_do(model):
@@ -153,7 +153,7 @@ def test_without_the_phases_of_the_whole_step_it_is_of_the_sum(model):
 def test_the_phases_of_a_disturbed_step_are_left_out_if_others_were_not(model):
     slow = whole(0.2, 0.2, 0.2) | {"flags": ["disturbed"]}
     columns = phase_columns(estimate(model, [whole(0.1, 0.2, 0.05), slow]))
-    assert columns["reference_forward_time_s"] == 0.1
+    assert columns["end_to_end_forward_time_s"] == 0.1
 
 
 @pytest.mark.parametrize("quiet", [0, 3, 8])
@@ -168,7 +168,7 @@ def test_phases_of_a_step_have_an_interval_however_few_batches_are_undisturbed(q
     found = phase_times(
         SimpleNamespace(noting=noting, run=lambda iterations: None),
         SimpleNamespace(look=lambda: next(looks)),
-        SimpleNamespace(estimate=Estimate(1.0, 0.9, 1.1), batch_iterations=1),
+        SimpleNamespace(estimate=Estimate(1.0, 0.9, 1.1), block_iterations=1),
         least_s=0.0,
     )
     assert found["forward"].value == pytest.approx(0.5)

@@ -97,7 +97,7 @@ def test_a_steady_workload_converges_at_once(trial):
     result, _ = trial([2e-6])
     assert result.time.converged
     assert result.time.estimate.value == pytest.approx(2e-6)
-    assert len(result.time.batch_times_s) == QUICK.min_batches
+    assert len(result.time.block_times_s) == QUICK.min_batches
     assert result.flags == []
 
 
@@ -113,7 +113,7 @@ def test_a_whole_models_host_is_timed_apart_from_it(trial):
 
 def test_a_whole_model_is_not_timed_just_after_a_pause(trial):
     result, _ = trial([2e-6], kind="cuda", in_use=True)
-    assert max(result.time.batch_times_s) == pytest.approx(2e-6)
+    assert max(result.time.block_times_s) == pytest.approx(2e-6)
 
 
 def test_what_interrupts_the_host_of_a_whole_model_disturbs_the_model(trial):
@@ -133,12 +133,12 @@ def test_what_gives_the_device_nothing_to_do_has_no_time(trial):
 
 def test_a_batch_lasts_as_long_as_was_asked_for(trial):
     result, _ = trial([2e-6], dataclasses.replace(QUICK, batch_s=0.01))
-    assert result.time.batch_iterations == pytest.approx(5000, rel=0.01)
+    assert result.time.block_iterations == pytest.approx(5000, rel=0.01)
 
 
 def test_an_iteration_longer_than_a_batch_is_a_batch(trial):
     result, _ = trial([0.5], dataclasses.replace(QUICK, batch_s=0.01))
-    assert result.time.batch_iterations == 1
+    assert result.time.block_iterations == 1
 
 
 def test_a_restless_workload_stops_at_its_budget_and_says_so(trial):
@@ -146,13 +146,13 @@ def test_a_restless_workload_stops_at_its_budget_and_says_so(trial):
     result, _ = trial([1e-6, 3e-6], settings)
     assert not result.time.converged
     assert result.time.stop_reason == "time_budget"
-    assert sum(result.time.batch_times_s) == pytest.approx(1e-3, rel=0.05)
+    assert sum(result.time.block_times_s) == pytest.approx(1e-3, rel=0.05)
 
 
 def test_timing_lasts_at_least_as_long_as_was_asked_for(trial):
     result, _ = trial([1e-4], dataclasses.replace(QUICK, min_time_s=0.02))
     batches = result.time
-    assert sum(batches.batch_times_s) * batches.batch_iterations >= 0.02 * 0.999
+    assert sum(batches.block_times_s) * batches.block_iterations >= 0.02 * 0.999
 
 
 class SharedCore(NoWatch):
@@ -186,8 +186,8 @@ def test_disturbed_batches_are_kept_and_do_not_count(trial):
     time = trial(core, settings, watch=core)[0].time
     assert time.estimate.value == pytest.approx(1e-5)
     assert time.estimate.high == pytest.approx(1e-5)
-    assert max(time.batch_times_s) == pytest.approx(1.6e-5)
-    assert max(itertools.compress(time.batch_times_s, time.undisturbed)) == pytest.approx(1e-5)
+    assert max(time.block_times_s) == pytest.approx(1.6e-5)
+    assert max(itertools.compress(time.block_times_s, time.undisturbed)) == pytest.approx(1e-5)
 
 
 def test_a_device_that_is_never_quiet_is_flagged_and_measured_all_the_same(trial):
@@ -205,7 +205,7 @@ def test_too_few_undisturbed_batches_are_flagged_though_they_are_the_most(trial)
     core.look = lambda: next(looks)
     settings = dataclasses.replace(QUICK, batch_s=1.0, min_batches=12, max_time_s=1.0)
     result, _ = trial([1.0], settings, watch=core)
-    assert len(result.time.batch_times_s) == 12
+    assert len(result.time.block_times_s) == 12
     assert sum(result.time.undisturbed) > 6
     assert result.flags == ["disturbed"]
 
@@ -221,20 +221,20 @@ def test_a_trial_that_was_never_left_alone_is_not_repeated_for_the_next_round_do
 def test_all_operands_are_used_once_before_any_is_timed_if_that_is_quick(trial):
     settings = dataclasses.replace(QUICK, batch_s=1e-5)
     result, _ = trial([5e-5] * 1000 + [1e-5] * 100_000, settings, rotation=1000)
-    assert max(result.time.batch_times_s) == pytest.approx(1e-5)
+    assert max(result.time.block_times_s) == pytest.approx(1e-5)
 
 
 def test_a_pass_over_all_operands_that_takes_long_is_cut_short(trial):
     settings = dataclasses.replace(QUICK, batch_s=0.01, max_time_s=0.1)
     result, device = trial([0.03], settings, rotation=1000)
-    calibrating, warming_up, timed = 2, 34, len(result.time.batch_times_s)
+    calibrating, warming_up, timed = 2, 34, len(result.time.block_times_s)
     assert device.iterations == calibrating + warming_up + timed
 
 
 def test_warm_up_is_not_measured(trial):
     settings = dataclasses.replace(QUICK, warm_up_s=1.0, batch_s=0.01)
     result, _ = trial([1.0] * 3 + [1e-3] * 100_000, settings)
-    assert max(result.time.batch_times_s) == pytest.approx(1e-3)
+    assert max(result.time.block_times_s) == pytest.approx(1e-3)
 
 
 def test_a_drifting_workload_is_flagged(trial):

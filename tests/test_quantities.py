@@ -34,8 +34,8 @@ ESTIMATES = st.one_of(st.none(), st.builds(Estimate, NUMBERS, NUMBERS, NUMBERS))
         (TIME, ("time_s", "time_ci_low_s", "time_ci_high_s")),
         (POWER, ("power_w", "power_ci_low_w", "power_ci_high_w")),
         (
-            ENERGY.of("reference"),
-            ("reference_energy_j", "reference_energy_ci_low_j", "reference_energy_ci_high_j"),
+            ENERGY.of("end_to_end"),
+            ("end_to_end_energy_j", "end_to_end_energy_ci_low_j", "end_to_end_energy_ci_high_j"),
         ),
         (
             TIME.error,
@@ -58,18 +58,18 @@ def test_every_interval_of_a_schema_is_that_of_a_quantity():
     }
     known = [
         *(TIME, HOST_TIME, POWER, ENERGY, *OVERHEADS.values()),
-        *(each.of(whose) for each in COMPARED for whose in ("estimate", "reference")),
-        *(CALL_TIME, TIME.of("alone"), TIME.of("in_place"), TIME.relative("in_place_ratio")),
+        *(each.of(whose) for each in COMPARED for whose in ("estimate", "end_to_end")),
+        *(CALL_TIME, TIME.of("isolated"), TIME.of("in_context"), TIME.relative("in_context_ratio")),
         *PHASE_TIMES.values(),
         *(
             TIME.of(f"{whose}_{phase}")
-            for whose in ("estimate", "reference")
+            for whose in ("estimate", "end_to_end")
             for phase in COMPARED_PHASES
         ),
         *(
             quantity.of(f"{whose}_{part}")
             for quantity in COMPARED
-            for whose in ("estimate", "reference")
+            for whose in ("estimate", "end_to_end")
             for part in ("prefill", "token")
         ),
         *(each for quantity in COMPARED for each in (quantity.error, quantity.relative("ratio"))),

@@ -51,7 +51,7 @@ ROWS = [
     row("half", time_s=1e-3, target="h200", flags=["disturbed", "launch_bound"]),
     row("cat", time_s=3e-3, flags=["drifting"]),
     row("add", status="timeout", flags=None),
-    row("nms", time_s=4e-3, batch_time_s=[4e-3, 5e-3], meter_missing=[("clock", "no sensor")]),
+    row("nms", time_s=4e-3, block_time_s=[4e-3, 5e-3], meter_missing=[("clock", "no sensor")]),
 ]
 
 
@@ -308,15 +308,15 @@ def test_a_list_is_shown_by_its_first_values_as_people_read_them(tmp_path):
 
 
 def test_programs_get_lines_of_json_csv_or_parquet(path, tmp_path):
-    options = ["--operator", "torchvision.nms", "--columns", "time,batch_time_s,meter_missing"]
+    options = ["--operator", "torchvision.nms", "--columns", "time,block_time_s,meter_missing"]
     expected = {
         "time_s": 4e-3,
-        "batch_time_s": [4e-3, 5e-3],
+        "block_time_s": [4e-3, 5e-3],
         "meter_missing": {"clock": "no sensor"},
     }
     assert json.loads(run(path, *options, "--json").stdout) == expected
     assert run(path, *options, "--csv").stdout.splitlines() == [
-        "time_s,batch_time_s,meter_missing",
+        "time_s,block_time_s,meter_missing",
         '0.004,"[0.004, 0.005]","{""clock"": ""no sensor""}"',
     ]
     assert run(path, *options, "--parquet", tmp_path / "rows.parquet").exit_code == 0

@@ -49,8 +49,8 @@ def test_a_measurement_fills_the_columns_that_others_rely_on(
     assert again["canonical_json"] == relu.operator_tuple.canonical_json
     assert (again["target"], again["status"], again["error"]) == ("local", "ok", None)
     assert 0 < again["time_ci_low_s"] <= again["time_s"] <= again["time_ci_high_s"]
-    batches = again["batch_time_s"]
-    counted = list(itertools.compress(batches, again["batch_undisturbed"]))
+    batches = again["block_time_s"]
+    counted = list(itertools.compress(batches, again["block_undisturbed"]))
     if len(counted) < conditions.measurement.min_batches:
         counted = batches
     assert again["time_s"] == pytest.approx(statistics.median(counted))
@@ -205,7 +205,7 @@ def test_a_table_beside_its_csv_says_the_same(tmp_path):
         "model": "one",
         "tuples": 3,
         "time_run_sd": 0.1,
-        "reference_flags": [],
+        "end_to_end_flags": [],
         "flag_counts": flags,
     }
     records.write_with_csv(tmp_path / "table.parquet", schemas.COMPARISON, [row])
@@ -214,7 +214,7 @@ def test_a_table_beside_its_csv_says_the_same(tmp_path):
         (text,) = csv.DictReader(file)
     assert text.keys() == table.keys()
     assert (text["model"], text["tuples"], text["time_run_sd"]) == ("one", "3", "0.1")
-    assert (text["reference_flags"], json.loads(text["flag_counts"])) == ("[]", flags)
+    assert (text["end_to_end_flags"], json.loads(text["flag_counts"])) == ("[]", flags)
     assert text["target"] == ""
 
 
@@ -313,6 +313,7 @@ ROWS_OF_RUNS = {
     "runs": 2,
     "disturbed_runs": 1,
     "run_round": [1, 3],
+    "run_blocks": [20, 10],
     "run_time_s": [1e-3, 2e-3],
     "run_power_error": [0.1, None],
 }
@@ -358,14 +359,25 @@ def test_the_speed_of_the_core_that_version_1_wrote_is_left_out(tmp_path, schema
     assert records.read(path, schema).equals(before)
 
 
-def test_what_version_1_did_not_write_is_null(tmp_path):
+def test_a_table_of_another_version_that_is_made_from_measurements_is_made_again(tmp_path):
     path = tmp_path / "comparison.parquet"
-    added = {"cold_calls": 3, "time_run_sd": 0.01, "reference_disagreeing_s": [1.0]}
-    records.write(path, schemas.COMPARISON, [{"model": "net", "disturbed_runs": 2, **added}])
-    as_version_1(path)
-    [row] = records.read(path, schemas.COMPARISON).to_pylist()
-    assert (row["model"], row["disturbed_runs"]) == ("net", 2)
-    assert [row[name] for name in added] == [None, None, None]
+    records.write(path, schemas.COMPARISON, [{"model": "net"}])
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns("end_to_end_time_s"), path)
+    with_metadata(path, schema_version=1)
+    with pytest.raises(
+        OpcostError, match=r"does not have the columns of its schema version 1.*again"
+    ):
+        records.read(path, schemas.COMPARISON)
+
+
+def test_a_column_that_was_renamed_twice_is_read(tmp_path):
+    """`execution_batches` of version 1 became `run_batches`, and then `run_blocks`."""
+    path = tmp_path / "database.parquet"
+    records.write(path, schemas.DATABASE, [ROWS_OF_RUNS])
+    assert "execution_batches" in as_version_1(path).column_names
+    [row] = records.read(path, schemas.DATABASE).to_pylist()
+    assert row["run_blocks"] == ROWS_OF_RUNS["run_blocks"]
 
 
 def test_files_that_version_1_wrote_are_read(tmp_path):

@@ -156,8 +156,8 @@ def test_batch_sizes_of_one_model_are_a_curve_for_each_target(results):
         (8, "first"),
     ]
     row = results.compared("processor")[1]
-    assert mine[0]["rate"] == pytest.approx(1 / row["reference_time_s"])
-    assert mine[0]["low"] == pytest.approx(1 / row["reference_time_ci_high_s"])
+    assert mine[0]["rate"] == pytest.approx(1 / row["end_to_end_time_s"])
+    assert mine[0]["low"] == pytest.approx(1 / row["end_to_end_time_ci_high_s"])
     assert {point["series"] for point in sweeps(at_batches(results, 1, 2), ENERGY)} == {
         "resnet18 on large_gpu",
         "resnet18 on small_gpu",
@@ -188,7 +188,7 @@ def test_a_whole_model_with_a_flag_is_named_with_what_the_flag_means(results):
     said = "Flagged disturbed: whole model"
     assert not any(said in caveat for _, caveat in all_caveats(results))
     rows = [
-        {**row, "reference_flags": ["disturbed"] if row["model"] in ("first", "third") else []}
+        {**row, "end_to_end_flags": ["disturbed"] if row["model"] in ("first", "third") else []}
         for row in results.compared("processor")
     ]
     flagged = all_caveats(replace(results, comparison=rows))
@@ -199,7 +199,7 @@ def test_a_whole_model_with_a_flag_is_named_with_what_the_flag_means(results):
 
 @pytest.mark.parametrize("quantity", [TIME, ENERGY], ids=str)
 def test_a_stack_adds_up_to_the_estimate(quantity, results):
-    estimate, reference = (quantity.of(each).value for each in ("estimate", "reference"))
+    estimate, reference = (quantity.of(each).value for each in ("estimate", "end_to_end"))
     known = [
         row | {"idle_time_s": 1e-3, estimate: 2 * row[estimate]}
         for row in results.compared("large_gpu")
@@ -419,11 +419,11 @@ def test_the_details_of_a_row_give_back_its_raw_values(results):
         row, chunk = rows[index], chunks(results.database)[index // CHUNK]
         at = index % CHUNK
         assert raw(chunk, "batches", at, row["time_s"]) == pytest.approx(
-            row["batch_time_s"], rel=STEP
+            row["block_time_s"], rel=STEP
         )
-        counted = np.ones(len(row["batch_time_s"]), bool)
+        counted = np.ones(len(row["block_time_s"]), bool)
         counted[chunk["batches"][at]["disturbed"]] = False
-        assert counted.tolist() == row["batch_undisturbed"]
+        assert counted.tolist() == row["block_undisturbed"]
         if row["power_w"] is None:
             assert chunk["power"][at] is None
             continue
@@ -512,7 +512,7 @@ def test_a_database_whose_rows_all_failed_makes_a_page(results):
 def test_a_model_of_which_nothing_was_measured_has_a_card_with_the_reason(results):
     row = dict.fromkeys(schemas.COMPARISON.names) | {
         **{name: results.comparison[0][name] for name in ("model", "target", "tuples")},
-        **{"measured_tuples": 0, "time_reason": "both failed", "reference_flags": []},
+        **{"measured_tuples": 0, "time_reason": "both failed", "end_to_end_flags": []},
         **{"flag_counts": [], "view_calls": 0},
     }
     page = render(replace(results, comparison=[row], modules=[], shares=[]))
@@ -543,8 +543,8 @@ def test_requests_are_a_table_and_without_them_there_is_none(results):
     assert "<h3>Requests</h3>" not in render(results)
     row = dict.fromkeys(schemas.REQUESTS.names) | {
         **{"model": "chat", "target": "local", "batch_size": 1, "prompt_tokens": 64},
-        **{"new_tokens": 128, "cache_lengths": [64, 190], "reference_time_s": 0.2},
-        **{"reference_token_time_s": 2e-3, "energy_reason": "no <sensor>"},
+        **{"new_tokens": 128, "cache_lengths": [64, 190], "end_to_end_time_s": 0.2},
+        **{"end_to_end_token_time_s": 2e-3, "energy_reason": "no <sensor>"},
     }
     page = render(replace(results, requests=[row]))
     assert "<td>64 + 128</td>" in page

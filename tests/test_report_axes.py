@@ -23,12 +23,12 @@ def tuples(name):
 def compared(name, target, watts):
     def columns(quantity, value):
         found = value and Estimate(value, value * 0.98, value * 1.02)
-        return quantity.of("reference").columns(found) | quantity.of("estimate").columns(found)
+        return quantity.of("end_to_end").columns(found) | quantity.of("estimate").columns(found)
 
     point = POINTS[name]
     seconds = (1 + point["batch"]) * point["size"] ** 2 * 1e-6 * (1.5 if "200" in target else 1)
     row = {"model": name, "target": target, "batch_size": point["batch"], TIME.run_sd: 0.01}
-    row |= dict.fromkeys(("reference_flags", "reference_measurements", "time_reason"))
+    row |= dict.fromkeys(("end_to_end_flags", "end_to_end_measurements", "time_reason"))
     row["energy_reason"] = None if watts else "no meter"
     return row | columns(TIME, seconds) | columns(ENERGY, watts and watts * seconds)
 

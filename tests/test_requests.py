@@ -82,7 +82,7 @@ def row(model, seconds, reference=True, watts=None):
         total = estimate(value) if value else None
         columns |= quantity.of("estimate").columns(total)
         whole = estimate(value * 1.25) if value and reference else None
-        columns |= quantity.of("reference").columns(whole)
+        columns |= quantity.of("end_to_end").columns(whole)
         columns[f"{quantity}_reason"] = None if total else "no sensor"
     return columns
 
@@ -100,7 +100,7 @@ def test_a_request_is_its_prefill_and_each_of_its_steps():
     assert columns["estimate_prefill_time_s"] == 1
     assert columns["estimate_token_time_s"] == pytest.approx(steps_s / 100)
     assert columns["estimate_energy_j"] == pytest.approx(50 * (1 + steps_s))
-    assert columns["reference_time_s"] == pytest.approx(1.25 * (1 + steps_s))
+    assert columns["end_to_end_time_s"] == pytest.approx(1.25 * (1 + steps_s))
     assert columns["time_relative_error"] == pytest.approx(-0.2)
     assert columns["overhead_time_s"] == pytest.approx((1 + steps_s) / 10)
     assert (columns["calls"], columns["flops"]) == (10 * 101, 1000 * 101)
@@ -123,15 +123,15 @@ def test_a_request_with_a_missing_step_is_null_with_the_reason():
 
 def test_whole_steps_that_are_off_the_line_do_not_widen_what_is_interpolated():
     rows = {model: row(model, seconds) for model, seconds in SECONDS.items()}
-    rows[CHAT.step(150)] |= TIME.of("reference").columns(estimate(0.1))  # off by four
-    found = Request(CHAT, "local", rows).token(TIME.of("reference"))
+    rows[CHAT.step(150)] |= TIME.of("end_to_end").columns(estimate(0.1))  # off by four
+    found = Request(CHAT, "local", rows).token(TIME.of("end_to_end"))
     assert found.relative_half_width == pytest.approx(0.02, rel=0.01)
 
 
 def test_the_parts_of_a_row_are_of_whole_steps_or_of_sums_together():
     rows = {model: row(model, seconds) for model, seconds in SECONDS.items()}
     failed = CHAT.step(150)
-    rows[failed] |= TIME.of("reference").columns(None)
+    rows[failed] |= TIME.of("end_to_end").columns(None)
     rows[failed] |= {"time_reason": "the whole model was not measured"}
     columns = Request(CHAT, "local", rows).columns()
     [cells] = request_cells([columns])
@@ -192,7 +192,7 @@ def test_sums_are_labelled_where_steps_were_not_measured_as_a_whole():
 def test_tokens_per_second_are_those_of_all_sequences():
     columns = request().columns()
     [cells] = request_cells([columns])
-    expected = 2 * 101 / columns["reference_time_s"]
+    expected = 2 * 101 / columns["end_to_end_time_s"]
     assert float(cells["tokens/s"]) == pytest.approx(expected, rel=0.05)
 
 

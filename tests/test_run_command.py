@@ -145,10 +145,10 @@ def test_a_profile_shows_what_operators_take_in_place_and_measures_nothing_twice
     assert interval in found.stdout
     [first, *_] = re.findall(r"^0 .*$", found.stdout, re.MULTILINE)
     assert "linear(" in first
-    rows = records.read(done.root / "results/in_place.parquet", schemas.IN_PLACE).to_pylist()
+    rows = records.read(done.root / "results/in_context.parquet", schemas.IN_CONTEXT).to_pylist()
     assert {row["model"] for row in rows} == {"tiny_mlp", "tiny_cnn"}
     for row in rows:
-        added_s = row["calls"] * (row["in_place_time_s"] - row["alone_time_s"])
+        added_s = row["calls"] * (row["in_context_time_s"] - row["isolated_time_s"])
         assert row["added_time_s"] == pytest.approx(added_s)
 
 
@@ -180,9 +180,9 @@ def test_each_kind_of_layer_is_run_alone_and_no_operator_is_measured_again(done,
     last = [re.findall(rf"^\({row}\) .*$", found.stdout, re.MULTILINE) for row in LAST_ROWS]
     assert [len(lines) for lines in last] == [1, 1, 1]
     rows = pq.read_table(done.root / "results/comparison.parquet").to_pylist()
-    has_energy = any(row["reference_energy_j"] for row in rows)
+    has_energy = any(row["end_to_end_energy_j"] for row in rows)
     assert ("energy share" in header) == has_energy  # without a sensor, there are no such columns
-    measured = {row["model"] for row in rows if row["reference_time_s"]}
+    measured = {row["model"] for row in rows if row["end_to_end_time_s"]}
     assert {f"tiny_cnn_layers[layer={path}]" for path in (0, 1, 4)} <= measured
     assert {*done.root.glob(MEASUREMENTS)} == {*operators}
 

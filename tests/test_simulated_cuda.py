@@ -277,8 +277,8 @@ def test_a_study_measures_time_and_energy_of_the_simulated_gpu(tmp_path, checkou
     assert sensor["idle_power_w"] == pytest.approx(90, rel=0.02)
     comparison = pq.read_table(results / "comparison.parquet").to_pandas()
     assert comparison.estimate_energy_j.notna().all()
-    in_place = comparison.in_place_time_s / comparison.operators_time_s
-    assert ((in_place - 1).abs() < 0.05).all()
+    in_context = comparison.in_context_time_s / comparison.operators_time_s
+    assert ((in_context - 1).abs() < 0.05).all()
     overhead = json.loads(next(results.glob("local/*/device.json")).read_text())["overhead"]
     assert all(0 < call_s < 1e-3 > view_s > 0 for call_s, _, view_s, *_ in overhead)
     launches = pq.read_table(results / "launches.parquet").to_pandas()

@@ -27,13 +27,13 @@ def tuples(point):
 def compared(point, half=0.02, watts=None, whole=True, target="local"):
     def columns(quantity, value):
         found = value and Estimate(value, value * (1 - half), value * (1 + half))
-        whose = quantity.of("reference").columns(found if whole else None)
+        whose = quantity.of("end_to_end").columns(found if whole else None)
         return whose | quantity.of("estimate").columns(found or None)
 
     seconds = SECONDS[point]
     row = {"model": NAMES[point], "target": target, "batch_size": point[0]}
-    row |= {"reference_flags": ["drifting"] if whole else None, TIME.run_sd: 0.01}
-    row |= {"reference_measurements": 2 if whole else None}
+    row |= {"end_to_end_flags": ["drifting"] if whole else None, TIME.run_sd: 0.01}
+    row |= {"end_to_end_measurements": 2 if whole else None}
     row |= {"time_reason": None, "energy_reason": None if watts else "no meter"}
     return row | columns(TIME, seconds) | columns(ENERGY, watts and watts * seconds)
 
@@ -173,7 +173,7 @@ def of_batches(costs_s, half=0.02):
         found = seconds and Estimate(seconds, seconds * (1 - half), seconds * (1 + half))
         row = {**compared((1, 32)), "model": f"net[batch={size}]", "batch_size": size}
         row |= TIME.of("estimate").columns(found)
-        comparison.append(row | TIME.of("reference").columns(found))
+        comparison.append(row | TIME.of("end_to_end").columns(found))
         model = ModelTuples(row["model"], (), (), None, "2.15")
         model.__dict__["kernel_ids"] = frozenset(["shared"])
         models.append(model)
@@ -204,7 +204,7 @@ def test_the_line_of_a_target_is_through_its_own_points_whatever_its_axes_are_ca
                 "batch_size": size,
                 "model": f"net[n={size}]",
             }
-            comparison.append(row | TIME.of("reference").columns(found))
+            comparison.append(row | TIME.of("end_to_end").columns(found))
         model = ModelTuples(f"net[n={size}]", (), (), None, "2.15")
         model.__dict__["kernel_ids"] = frozenset(["shared"])
         models.append(model)
@@ -307,7 +307,7 @@ def along_sizes(costs_s):
     for size, seconds in costs_s.items():
         found = Estimate(seconds, seconds * 0.98, seconds * 1.02)
         row = {**compared((1, 32)), "model": f"net[size={size}]", "batch_size": 1}
-        rows_.append(row | TIME.of("reference").columns(found))
+        rows_.append(row | TIME.of("end_to_end").columns(found))
     models = [ModelTuples(row["model"], (), (), None, "2.15") for row in rows_]
     for model in models:
         model.__dict__["kernel_ids"] = frozenset()

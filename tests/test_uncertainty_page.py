@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from opcost.costs.comparison import Tables
 from opcost.move_results import move_results
-from opcost.results_folder import COMPARISON, IN_PLACE
+from opcost.results_folder import COMPARISON, IN_CONTEXT
 from opcost.rows import records, schemas
 
 from tests.checkout import REPOSITORY
@@ -27,7 +27,7 @@ def tables(tmp_path) -> Tables:
         move_results()
         found = derived().tables
         records.write(COMPARISON, schemas.COMPARISON, found.comparison)
-        records.write(IN_PLACE, schemas.IN_PLACE, found.in_place)
+        records.write(IN_CONTEXT, schemas.IN_CONTEXT, found.in_context)
         yield found
 
 

@@ -9,12 +9,12 @@ from opcost.statistics import Estimate
 def compared(error=None, total_s=0.9, whole_s=1.0, **more):
     return {
         **TIME.of("estimate").columns(total_s and Estimate(total_s, None, None)),
-        **TIME.of("reference").columns(whole_s and Estimate(whole_s, None, None)),
+        **TIME.of("end_to_end").columns(whole_s and Estimate(whole_s, None, None)),
         **TIME.error.columns(error and Estimate(*error)),
-        **HOST_TIME.of("reference").columns(None),
+        **HOST_TIME.of("end_to_end").columns(None),
         "time_reason": None,
         "largest_share_difference": None,
-        "reference_flags": [],
+        "end_to_end_flags": [],
         "flag_counts": {},
         **more,
     }
@@ -70,7 +70,7 @@ def compared(error=None, total_s=0.9, whole_s=1.0, **more):
             "(sum 900 ms, whole 1.00 s).",
         ),
         (
-            compared((-0.47, -0.49, -0.45), reference_flags=["disturbed"]),
+            compared((-0.47, -0.49, -0.45), end_to_end_flags=["disturbed"]),
             UNKNOWN,
             "Not verified: the measured model was disturbed by other programs (sum 900 ms, whole "
             "1.00 s): opcost retry --flag disturbed on a quiet machine decides.",
@@ -82,7 +82,7 @@ def compared(error=None, total_s=0.9, whole_s=1.0, **more):
             "whole 1.00 s): opcost retry --flag disturbed on a quiet machine decides.",
         ),
         (
-            compared((0.1, 0.05, 0.15), host_bound_share=0.8, reference_host_time_s=1.0),
+            compared((0.1, 0.05, 0.15), host_bound_share=0.8, end_to_end_host_time_s=1.0),
             UNKNOWN,
             "The model waits for its host 80% of the time, so the whole says little about "
             "operators (sum 900 ms, whole 1.00 s).",

@@ -14,7 +14,7 @@ from opcost.results_folder import (  # the rules use them, too
     COMPARISON,
     DATABASE,
     FIGURE,
-    IN_PLACE,
+    IN_CONTEXT,
     LAUNCHES,
     MODELS,
     MODEL_TABLE,

@@ -36,7 +36,7 @@ def main():
 def of_models(folder):
     compared = records.read(folder / "comparison.parquet", schemas.COMPARISON).to_pylist()
     pairs = [
-        (TIME.error.read(row), TIME.of("estimate").read(row), TIME.of("reference").read(row))
+        (TIME.error.read(row), TIME.of("estimate").read(row), TIME.of("end_to_end").read(row))
         for row in compared
     ]
     known = [pair for pair in pairs if pair[0] is not None and pair[0].low is not None]

@@ -88,5 +88,5 @@ if __name__ == "__main__":
     print("| law | runs | pooled | of the row alone |\n|---|---|---|---|")
     for name, law in LAWS.items():
         for runs in (1, 2, 4, 8):
-            pooled_share, alone_share = shares_that_hold(law, runs)
-            print(f"| {name} | {runs} | {pooled_share:.1%} | {alone_share:.1%} |")
+            pooled_share, isolated_share = shares_that_hold(law, runs)
+            print(f"| {name} | {runs} | {pooled_share:.1%} | {isolated_share:.1%} |")

@@ -56,7 +56,7 @@ def _stub(row):
 
     time.sleep({stub_s})
     result = dict(status="ok", time_s={stub_s}, time_ci_low_s=0.99 * {stub_s},
-                  time_ci_high_s=1.01 * {stub_s}, batch_time_s=[{stub_s}] * 40, converged=True,
+                  time_ci_high_s=1.01 * {stub_s}, block_time_s=[{stub_s}] * 40, converged=True,
                   stop_reason="converged", flags=[], energy_reason="a stub")
     return row | result
 

@@ -118,10 +118,10 @@ def print_errors(folder: Path, truth: dict[str, list[float]]) -> None:
             print(f"  {name} - truth: {median:+.1%} in the median, {low:+.1%} to {high:+.1%}")
     for row in pd.read_parquet(folder / "results/comparison.parquet").to_dict("records"):
         time_s, energy_j = truth[row["model"]]
-        true_j = energy_j + CONTEXT_W * max(0.0, row["reference_time_s"] - time_s)
+        true_j = energy_j + CONTEXT_W * max(0.0, row["end_to_end_time_s"] - time_s)
         print(f"{row['target']} {row['model']}: {row['calls']} calls of {row['tuples']} tuples")
         for name, unit, true in (("time", "s", time_s), ("energy", "j", true_j)):
-            total, whole = row[f"estimate_{name}_{unit}"], row[f"reference_{name}_{unit}"]
+            total, whole = row[f"estimate_{name}_{unit}"], row[f"end_to_end_{name}_{unit}"]
             print(
                 f"  {name} (m{unit}): true {1e3 * true:.3f}{', device' * (name == 'time')}, sum "
                 f"{1e3 * total:.3f}, whole {1e3 * whole:.3f}"

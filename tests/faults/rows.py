@@ -31,7 +31,7 @@ def slower(factor: float) -> dict[str, Callable[[Any], Any]]:
             return [factor * each for each in value]
         return value and factor * value
 
-    return dict.fromkeys(("time_s", "time_ci_low_s", "time_ci_high_s", "batch_time_s"), longer)
+    return dict.fromkeys(("time_s", "time_ci_low_s", "time_ci_high_s", "block_time_s"), longer)
 
 
 def change_one(path: Path, index: int = 0, **values: Any) -> None:

@@ -24,10 +24,10 @@ FLOATS = (
     "temperature_end_c", "load_average", "utilisation",
 )  # fmt: skip
 COUNTS = (
-    "bytes", "flops", "repeats", "batch_iterations", "operand_sets", "footprint_bytes", "threads",
+    "bytes", "flops", "repeats", "block_iterations", "operand_sets", "footprint_bytes", "threads",
     "cpu_count", "last_level_cache_bytes", "core_cache_bytes", "protocol_version",
 )  # fmt: skip
-LISTS = ("batch_time_s", "power_sample_w", "power_sample_time_s")
+LISTS = ("block_time_s", "power_sample_w", "power_sample_time_s")
 MAY_BE_NEGATIVE = ("temperature_end_c", "power_sample_time_s", "energy_ci_low_j")
 NO_NUMBERS = (math.nan, math.inf, -math.inf)
 
@@ -148,7 +148,7 @@ def run_values(folder: Path) -> Case:
 
 def row_of_runs() -> dict[str, Any]:
     """A row of a database that joins two equal runs."""
-    row = operator_row() | {"runs": 2, "run_round": [1, 2], "run_batches": [10, 10]}
+    row = operator_row() | {"runs": 2, "run_round": [1, 2], "run_blocks": [10, 10]}
     for quantity in MEASURED:
         row |= {quantity.runs: [row[quantity.value]] * 2, quantity.run_errors: [0.01, 0.02]}
     return row

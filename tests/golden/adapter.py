@@ -98,7 +98,7 @@ def of_model(
     yield from lines_of("comparison", compared, where)
     for flag, rows in dict(compared["flag_counts"] or {}).items():
         yield Line(*where, f"flag:{flag}", "estimate", "rows", rows)
-    for flag in compared["reference_flags"] or ():
+    for flag in compared["end_to_end_flags"] or ():
         yield Line(*where, f"flag:{flag}", "end_to_end", "rows", 1)
     first = headline(compared)
     for quantity in COMPARED:
@@ -126,7 +126,9 @@ def of_database(path: Path, prefix: str) -> Iterator[Line]:
         error = None if row["status"] == "ok" else f"{row['status']}: {row['error']}"
         call = f"call:{row['tuple_id']}"
         yield from lines_of("database", {**row, "error": error}, where, call)
-        yield from (Line(*where, call, "alone", f"flag:{flag}", 1) for flag in row["flags"] or ())
+        yield from (
+            Line(*where, call, "isolated", f"flag:{flag}", 1) for flag in row["flags"] or ()
+        )
     for where, row in targets.items():
         yield from lines_of("target", row, where)
 
@@ -204,8 +206,8 @@ def of_study(prefix: str) -> Iterator[Line]:
     for row in found.comparison:
         of_row = ([each for each in table if at(each) == at(row)] for table in found[1:3])
         yield from of_model(at(row), row, *of_row)
-    for row in found.in_place:
-        yield from lines_of("in_place", row, at(row), f"call:{row['tuple_id']}")
+    for row in found.in_context:
+        yield from lines_of("in_context", row, at(row), f"call:{row['tuple_id']}")
     for row in found.launches:
         yield from lines_of("launches", row, at(row), f"launch_mode:{row['launch_mode']}")
     for request in requests_in(study.generations, found.comparison):

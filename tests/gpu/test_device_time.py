@@ -11,7 +11,7 @@ import torch
 from opcost.devices.device import NotCapturable
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.target_device import open_device
-from opcost.measuring.in_place import time_in_place
+from opcost.measuring.in_context import time_in_context
 from opcost.measuring.power_load import Replays, load_of
 from opcost.measuring.timing import MODEL_WAITS, WAITS, time_workload
 from opcost.measuring.workload import ModelWorkload
@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
-BATCHES = type("Timing", (), {"batch_iterations": 2})
+BATCHES = type("Timing", (), {"block_iterations": 2})
 SETTINGS = dataclasses.replace(default_measurement(), warm_up_s=0.02, min_time_s=0.05)
 
 
@@ -94,7 +94,7 @@ def test_what_a_host_missed_is_no_more_than_the_time_it_did_not_run(gpu, small, 
 def test_batches_hold_no_more_than_the_queue(gpu, timed):
     tensor = torch.zeros(16, device=gpu.torch_device)
     found = timed(lambda: [tensor.add_(1) for _ in range(100)])
-    assert 1 <= found.batch_iterations <= 10
+    assert 1 <= found.block_iterations <= 10
     assert found.host is not None
 
 
@@ -134,7 +134,7 @@ def test_calls_take_in_place_what_they_take_alone(gpu, timed):
     with torch.inference_mode():
         with CallLog() as log:
             workload.output()
-        found = time_in_place(workload, log.operator_tuples, gpu, NoWatch(), BATCHES, 0.05)
+        found = time_in_context(workload, log.operator_tuples, gpu, NoWatch(), BATCHES, 0.05)
     assert [each.name for each in log.operator_tuples] == ["add", "relu"]
     alone_s = [timed(lambda: tensor + 1).estimate.value, timed(tensor.relu).estimate.value]
     for call, seconds in zip(found.calls, alone_s, strict=True):

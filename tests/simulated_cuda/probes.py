@@ -272,7 +272,7 @@ def call_overhead():
     found = sample_overhead(device, NoWatch())
     return {
         "call": found.call_s,
-        "displaced": found.displaced_call_s,
+        "displaced": found.cold_call_s,
         "view": found.view_call_s,
     }
 

@@ -5,7 +5,7 @@
 #        results/comparison.parquet   sum over operators against whole model (+ .csv)
 #        results/shares.parquet       each model's cost by operator (+ .csv)
 #        results/modules.parquet      each model's cost by module (+ .csv)
-#        results/in_place.parquet     operators inside the running model, and alone (+ .csv)
+#        results/in_context.parquet     operators inside the running model, and alone (+ .csv)
 #        results/launches.parquet     whole models in other launch modes (+ .csv)
 #        results/requests.parquet     what requests to language models cost (+ .csv)
 #        results/sweeps.parquet       what models cost over axes (+ .csv)
@@ -69,9 +69,9 @@ rule compare:
         modules_csv=report(
             MODULES.with_suffix(".csv"), caption="../report/modules.rst", category="Comparison"
         ),
-        in_place=IN_PLACE,
-        in_place_csv=report(
-            IN_PLACE.with_suffix(".csv"), caption="../report/in_place.rst", category="Comparison"
+        in_context=IN_CONTEXT,
+        in_context_csv=report(
+            IN_CONTEXT.with_suffix(".csv"), caption="../report/in_context.rst", category="Comparison"
         ),
         launches=LAUNCHES,
         launches_csv=report(

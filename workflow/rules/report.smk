@@ -1,7 +1,7 @@
 # What a person looks at.
 #
 #   in:  results/database.parquet, comparison.parquet, shares.parquet, modules.parquet, models.parquet,
-#        in_place.parquet, launches.parquet, requests.parquet, sweeps.parquet
+#        in_context.parquet, launches.parquet, requests.parquet, sweeps.parquet
 #   out: results/report.html   charts and tables of all of it, in one file that opens offline
 #        results/cost.svg      operators, stacked, above the whole model
 #
@@ -17,7 +17,7 @@ rule report:
         shares=SHARES,
         modules=MODULES,
         models=MODEL_TABLE,
-        in_place=IN_PLACE,
+        in_context=IN_CONTEXT,
         launches=LAUNCHES,
         requests=REQUESTS,
         sweeps=SWEEPS,

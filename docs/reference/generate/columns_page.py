@@ -16,7 +16,7 @@ FILES = {
     "comparison": "`results/comparison.parquet`, `.csv`",
     "shares": "`results/shares.parquet`, `.csv`",
     "modules": "`results/modules.parquet`, `.csv`",
-    "in_place": "`results/in_place.parquet`, `.csv`",
+    "in_context": "`results/in_context.parquet`, `.csv`",
     "launches": "`results/launches.parquet`, `.csv`",
     "requests": "`results/requests.parquet`, `.csv`",
     "sweeps": "`results/sweeps.parquet`, `.csv`",

@@ -84,7 +84,7 @@ def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME
 
 def total_cost(compared: Row, known: float, quantity: Quantity) -> float:
     """What shares are of: the cost that is known, or the measured whole if that is incomplete."""
-    whole = compared.get(quantity.of("reference").value)
+    whole = compared.get(quantity.of("end_to_end").value)
     complete = compared[quantity.of("estimate").value] is not None
     return known if complete or whole is None else max(known, whole)
 

@@ -45,7 +45,7 @@ def overheads_by_call(model: ModelTuples, core_cache_bytes: int) -> list[Weights
         if not model.trains and model.first_of_module[number]:
             own["call"] = 1
         if cold[number] and call.phase != OPTIMIZER:
-            own["displaced_call"] = 1
+            own["cold_call"] = 1
             own["call"] = own.get("call", 0) - 1
         found.append(own)
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from opcost.costs.in_place_text import far_off
+from opcost.costs.in_context_text import far_off
 from opcost.costs.terms import Row
 from opcost.rows.flags import DISTURBED, explained
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
@@ -124,7 +124,7 @@ def _imprecise(rows: Sequence[Row], most: int) -> list[str]:
         return []
     wide: dict[str, float] = {}
     for row in rows:
-        whole = TIME.of("reference").read(row)
+        whole = TIME.of("end_to_end").read(row)
         half = max(row[TIME.measurement_half] or 0.0, (whole and whole.relative_half_width) or 0.0)
         if half > _NEARLY * requested:
             wide[row["model"]] = half
@@ -158,7 +158,7 @@ def _missing(rows: Sequence[Row], quantity: Quantity, most: int) -> list[str]:
         reason = row[f"{quantity}_reason"]
         if reason is None or (quantity != TIME and reason == row[f"{TIME}_reason"]):
             continue
-        has_whole = row.get(quantity.of("reference").value) is not None
+        has_whole = row.get(quantity.of("end_to_end").value) is not None
         what = f"sum of {quantity}" if has_whole else str(quantity)
         found.setdefault((what, reason), []).append(row["model"])
     return [
@@ -178,7 +178,7 @@ def _partial(rows: Sequence[Row], most: int) -> list[str]:
 
 
 def _with_coverage(row: Row) -> str:
-    of_flops, reference = row["coverage_flops"], TIME.of("reference")
+    of_flops, reference = row["coverage_flops"], TIME.of("end_to_end")
     notes = [f"{percent(of_flops)} of its FLOPs"] if of_flops else []
     whole = reference.read(row) if row.get(reference.value) else None
     if whole and row["partial_time_s"] > (whole.high or whole.value):
@@ -197,7 +197,11 @@ def _differing_calls(rows: Sequence[Row], most: int) -> list[str]:
 
 
 def _mixed_provenance(rows: Sequence[Row], most: int) -> list[str]:
-    told = [(row["told_differences"], row["model"]) for row in rows if row["told_differences"]]
+    told = [
+        (row["provenance_differences"], row["model"])
+        for row in rows
+        if row["provenance_differences"]
+    ]
     return [
         f"Added up anyway{_for_models(models, rows, most)}: {text}."
         for text, models in names_by_text(told).items()
@@ -216,9 +220,9 @@ def _left_out(rows: Sequence[Row], most: int) -> Iterator[str]:
     ):
         wholes = [
             f"whole model of {row['model']} ({_times(times_s)}; it counts as "
-            f"{TIME.show(row[TIME.of('reference').value], 3)})"
+            f"{TIME.show(row[TIME.of('end_to_end').value], 3)})"
             for row in rows
-            if (times_s := row.get(f"reference_{runs}_s"))
+            if (times_s := row.get(f"end_to_end_{runs}_s"))
         ]
         parts = [some(wholes, most)] if wholes else []
         of_tuples = {row["model"]: row[counts] for row in rows} if counts else {}
@@ -235,7 +239,7 @@ def _times(times_s: Sequence[float]) -> str:
 def _flags(rows: Sequence[Row], most: int) -> Iterable[str]:
     """A line for each flag: the whole models and the tuples that have it."""
     wholes = names_by_text(
-        (flag, row["model"]) for row in rows for flag in row["reference_flags"] or ()
+        (flag, row["model"]) for row in rows for flag in row["end_to_end_flags"] or ()
     )
     counts = {row["model"]: dict(row["flag_counts"]) for row in rows}
     for flag in sorted({*wholes, *(flag for found in counts.values() for flag in found)}):

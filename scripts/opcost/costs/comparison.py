@@ -30,7 +30,7 @@ class Tables(NamedTuple):
     comparison: list[dict[str, Any]]
     shares: list[dict[str, Any]]
     modules: list[dict[str, Any]]
-    in_place: list[dict[str, Any]]
+    in_context: list[dict[str, Any]]
     launches: list[dict[str, Any]]
 
 
@@ -68,11 +68,11 @@ def compare_study(
         tables.comparison.append(comparison)
         tables.launches.extend(launch_rows(keys, comparison, estimate, launched[name, target]))
         tables.shares.extend(
-            keys | row | {"share_of_reference_time": _share(row["time_s"], comparison)}
+            keys | row | {"share_of_end_to_end_time": _share(row["time_s"], comparison)}
             for row in operator_shares(model, estimate.addable)
         )
         tables.modules.extend(keys | row for row in estimate.modules())
-        tables.in_place.extend(keys | row for row in estimate.in_place.rows())
+        tables.in_context.extend(keys | row for row in estimate.in_context.rows())
     return tables
 
 
@@ -88,36 +88,36 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
     converged = [row["converged"] for row in timed] or [None]
     rows = [*estimate.rows, *references]
     mixed = comparability.conflict(rows)
-    columns["told_differences"] = comparability.told_differences(rows)
+    columns["provenance_differences"] = comparability.provenance_differences(rows)
     if mixed is not None:
         columns |= TIME.of("estimate").columns(None) | ENERGY.of("estimate").columns(None)
         columns |= dict.fromkeys(PARTS)
         time_reason = energy_reason = mixed
     if comparability.conflict(references) is not None:
         measured = timed = []
-    reference_time = estimate.whole_time if measured else None
-    reference_energy = estimate.whole_energy if measured else None
-    if reference_time is None and mixed is None:
+    end_to_end_time = estimate.whole_time if measured else None
+    end_to_end_energy = estimate.whole_energy if measured else None
+    if end_to_end_time is None and mixed is None:
         failure = f"the whole model was not measured: {reference['status']}: {reference['error']}"
         time_reason = f"{time_reason}; {failure}" if time_reason else failure
         energy_reason = time_reason
     known = mixed is None
     return {
         **columns,
-        **TIME.of("reference").columns(reference_time),
-        "reference_measurements": len(timed),
-        "reference_disagreeing_s": estimate.disagreeing_s if timed else [],
-        "reference_disturbed_s": [row["time_s"] for row in estimate.disturbed_whole if timed],
-        "reference_converged": None if None in converged else all(converged),
-        "reference_flags": _flags(timed, bool(estimate.disagreeing_s)),
-        **_relative_error(TIME, estimate.time if known else None, reference_time),
+        **TIME.of("end_to_end").columns(end_to_end_time),
+        "end_to_end_measurements": len(timed),
+        "end_to_end_disagreeing_s": estimate.disagreeing_s if timed else [],
+        "end_to_end_disturbed_s": [row["time_s"] for row in estimate.disturbed_whole if timed],
+        "end_to_end_converged": None if None in converged else all(converged),
+        "end_to_end_flags": _flags(timed, bool(estimate.disagreeing_s)),
+        **_relative_error(TIME, estimate.time if known else None, end_to_end_time),
         "time_reason": time_reason,
-        **_in_place(estimate, mixed),
-        **ENERGY.of("reference").columns(reference_energy),
-        **_relative_error(ENERGY, estimate.energy if known else None, reference_energy),
-        "energy_reason": energy_reason or (None if reference_energy else _no_energy(measured)),
-        "coverage_time": columns["partial_time_s"] / reference_time.value
-        if reference_time and columns["partial_time_s"] is not None
+        **_in_context(estimate, mixed),
+        **ENERGY.of("end_to_end").columns(end_to_end_energy),
+        **_relative_error(ENERGY, estimate.energy if known else None, end_to_end_energy),
+        "energy_reason": energy_reason or (None if end_to_end_energy else _no_energy(measured)),
+        "coverage_time": columns["partial_time_s"] / end_to_end_time.value
+        if end_to_end_time and columns["partial_time_s"] is not None
         else None,
         **{name: reference[name] for name in CONDITIONS},
     }
@@ -129,9 +129,9 @@ def _flags(runs: Sequence[Row], disagree: bool) -> list[str]:
     return sorted({*found, RUNS_DISAGREE} if disagree and runs else found)
 
 
-def _in_place(estimate: ModelEstimate, mixed: str | None) -> dict[str, Any]:
-    columns = estimate.in_place.columns()
-    return columns if mixed is None else dict.fromkeys(columns) | {"in_place_reason": mixed}
+def _in_context(estimate: ModelEstimate, mixed: str | None) -> dict[str, Any]:
+    columns = estimate.in_context.columns()
+    return columns if mixed is None else dict.fromkeys(columns) | {"in_context_reason": mixed}
 
 
 def _no_energy(rows: Sequence[Row]) -> str | None:
@@ -140,7 +140,7 @@ def _no_energy(rows: Sequence[Row]) -> str | None:
 
 def _share(part_s: float | None, comparison: Row) -> float | None:
     """Share of the reference time; None if operators and model must not be added up."""
-    reference_s = comparison["reference_time_s"]
+    reference_s = comparison["end_to_end_time_s"]
     addable = comparison["partial_time_s"] is not None
     return part_s / reference_s if part_s and reference_s and addable else None
 

@@ -24,8 +24,8 @@ from typing import Any
 from opcost import statistics
 from opcost.costs.call_overhead import Weights, added, overheads_by_call
 from opcost.costs.host import Iteration, iteration_of, runs_ahead, unknown_host
-from opcost.costs.in_place import InPlaceTimes
-from opcost.costs.shares import IN_PLACE_COLUMN, OVERHEAD_COLUMN, module_shares
+from opcost.costs.in_context import InContextTimes
+from opcost.costs.shares import IN_CONTEXT_COLUMN, OVERHEAD_COLUMN, module_shares
 from opcost.costs.terms import Row, Term, why_incomplete
 from opcost.noise import ModelError, Variation, disagree
 from opcost.rows import comparability
@@ -211,7 +211,7 @@ class ModelEstimate:
         if not self.model.trains or not self.rows:
             return None
         row = self.rows[0]
-        ahead = row["displaced_call_overhead_s"] is None
+        ahead = row["cold_call_overhead_s"] is None
         if ahead or row["forward_call_overhead_s"] is not None:
             return None
         return (
@@ -256,13 +256,13 @@ class ModelEstimate:
     @property
     def cold_calls(self) -> float:
         """How many calls find their code cold, and not in their operators' benchmarks."""
-        return added(self.overheads_by_call).get("displaced_call", 0)
+        return added(self.overheads_by_call).get("cold_call", 0)
 
     @cached_property
     def overheads_by_call(self) -> list[Weights]:
         """The overheads of each call; empty if the host runs ahead."""
         row = next(iter(self.rows), None)
-        if row is None or row["displaced_call_overhead_s"] is None:
+        if row is None or row["cold_call_overhead_s"] is None:
             return []
         return overheads_by_call(self.model, row["core_cache_bytes"])
 
@@ -343,17 +343,17 @@ class ModelEstimate:
         ]
 
     @cached_property
-    def in_place(self) -> InPlaceTimes:
+    def in_context(self) -> InContextTimes:
         """What the calls take inside the running model, as far as it was measured."""
-        return InPlaceTimes(self)
+        return InContextTimes(self)
 
     def modules(self, depth: int | None = None) -> list[dict[str, Any]]:
         """The cost by module path, cut after `depth` names if given, largest first."""
         by_call_s: dict[str, list[float]] = {}
         if self.overhead_time_s:
             by_call_s[OVERHEAD_COLUMN] = self._overhead_by_call_s
-        if self.in_place.by_call_s:
-            by_call_s[IN_PLACE_COLUMN] = self.in_place.by_call_s
+        if self.in_context.by_call_s:
+            by_call_s[IN_CONTEXT_COLUMN] = self.in_context.by_call_s
         return module_shares(self.model, self.addable, by_call_s, depth)
 
     def _weighted(self, quantity: Quantity) -> Iterable[tuple[float, Estimate]]:

@@ -11,7 +11,7 @@ from opcost.models.phases import COMPARED_PHASES
 from opcost.rows import comparability
 from opcost.rows.quantities import ENERGY, HOST_TIME, TIME
 
-_WHOLE_HOST = HOST_TIME.of("reference").value
+_WHOLE_HOST = HOST_TIME.of("end_to_end").value
 _OF_HOST = (HOST_TIME.value, _WHOLE_HOST, "idle_time_s", "host_bound_share")
 PARTS = (
     *("operators_time_s", "overhead_time_s", "partial_time_s", *_OF_HOST),
@@ -59,7 +59,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         **_inputs(estimate),
         **_uncertainties(estimate),
         TIME.run_sd: estimate.noise.variations[TIME].sd if estimate.rows else None,
-        "told_differences": comparability.told_differences(estimate.rows),
+        "provenance_differences": comparability.provenance_differences(estimate.rows),
         "differing_calls": estimate.differing_calls,
     }
 

@@ -37,7 +37,7 @@ OF_WHOLE = tuple(
             *ANSWER,
             *("definition_json", "differing_calls", "calls_hash", "started_at"),
             *HOST_TIME.names,
-            *("call_tuple_id", *CALL_TIME.names, "in_place_reason"),
+            *("call_tuple_id", *CALL_TIME.names, "in_context_reason"),
             "clocked_time_s",
             *(name for quantity in PHASE_TIMES.values() for name in quantity.names),
             *comparability.COLUMNS,
@@ -119,7 +119,7 @@ class Explanation:
             **estimate_columns(self.estimate),
             "time_reason": self.estimate.time_reason,
             "energy_reason": self.estimate.energy_reason,
-            "reference_flags": None,
+            "end_to_end_flags": None,
         }
 
     def operators(self) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from opcost.costs import in_place_text
+from opcost.costs import in_context_text
 from opcost.costs.caveats import caveats
 from opcost.costs.cost_tables import indented, missing_lines, module_lines, operator_lines
 from opcost.costs.estimate import ModelEstimate
@@ -163,7 +163,7 @@ def _conditions(explanation: Explanation, explanations: Sequence[Explanation]) -
 
 def _cost_of(compared: Row) -> str:
     """What the headline is the cost of, and what its interval lacks."""
-    if compared.get(TIME.of("reference").value) is not None:
+    if compared.get(TIME.of("end_to_end").value) is not None:
         return "whole"
     if compared[TIME.of("estimate").value] is None:
         return "-"
@@ -204,7 +204,7 @@ def _target(model: ModelTuples, explanation: Explanation, top: int, depth: int |
         lines += ["", *indented("\n".join(_modules(explanation, top, depth)).split("\n"))]
     if phases := phase_lines([explanation.compared], named=False):
         lines += ["", *indented(phases)]
-    if explanation.compared.get(TIME.of("reference").value):
+    if explanation.compared.get(TIME.of("end_to_end").value):
         lines += ["", *indented(_trust(explanation))]
     lines += ["", *wrapped(_notes(model, explanation), "  "), *_missing(explanation)]
     return "\n".join(lines)
@@ -224,7 +224,7 @@ def _trust(explanation: Explanation) -> list[str]:
     rows = [
         {"breakdown of": str(quantity), **trust_cells(compared, quantity)}
         for quantity in COMPARED
-        if compared[quantity.of("reference").value] is not None
+        if compared[quantity.of("end_to_end").value] is not None
     ]
     titles = list(rows[0])
     return table(titles, [[row.get(title, "-") for title in titles] for row in rows])
@@ -233,21 +233,21 @@ def _trust(explanation: Explanation) -> list[str]:
 def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
     compared = explanation.compared
     waits = waiting(compared)
-    timed = explanation.estimate.in_place.rows() if "in_place_reason" in compared else []
+    timed = explanation.estimate.in_context.rows() if "in_context_reason" in compared else []
     notes = [
         *phase_notes([compared]),
-        *(meanings([compared]) if TIME.of("reference").value in compared else []),
+        *(meanings([compared]) if TIME.of("end_to_end").value in compared else []),
         *caveats([compared], in_context=timed),
         *([_UNVERIFIED] if explanation.calls_unverified else []),
-        *([note] if timed and (note := in_place_text.note(compared, timed)) else []),
+        *([note] if timed and (note := in_context_text.note(compared, timed)) else []),
         *_recorded(model, explanation),
         *([f"{waits}."] if waits else []),
     ]
     if explanation.whole_conflict and not explanation.estimate.conflict:
         notes.append(f"The whole model is left out: {explanation.whole_conflict}.")
-    elif compared.get(TIME.of("reference").value) and compared[TIME.of("estimate").value]:
+    elif compared.get(TIME.of("end_to_end").value) and compared[TIME.of("estimate").value]:
         notes.insert(0, _SHARES)
-    elif explanation.estimate.time and TIME.of("reference").value not in compared:
+    elif explanation.estimate.time and TIME.of("end_to_end").value not in compared:
         notes.insert(0, _never_measured(compared))
     return notes
 

@@ -10,7 +10,7 @@ from opcost.text import digits, is_too_noisy, significant, with_interval
 
 ESTIMATED = " (sum)"
 """Follows an estimate where the whole model was not measured."""
-RUNS = "reference_runs_s"
+RUNS = "end_to_end_runs_s"
 """Not a column: seconds of each run of the whole model that counts, where they are known."""
 
 _NOTHING = "-"
@@ -81,8 +81,8 @@ def headline(compared: Row) -> Headline:
     return Headline(
         time or TIME.of("estimate").read(compared),
         energy or ENERGY.of("estimate").read(compared),
-        time is None and TIME.of("reference").value in compared,
-        energy is None and ENERGY.of("reference").value in compared,
+        time is None and TIME.of("end_to_end").value in compared,
+        energy is None and ENERGY.of("end_to_end").value in compared,
         compared["batch_size"],
         {TIME: compared.get(RUNS) or ()} if time else {},
     )
@@ -111,5 +111,5 @@ def cost_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def _reference(compared: Row, quantity: Quantity) -> Estimate | None:
-    reference = quantity.of("reference")
+    reference = quantity.of("end_to_end")
     return reference.read(compared) if reference.value in compared else None

@@ -36,10 +36,10 @@ def _eager(comparison: Row) -> dict[str, Any]:
     columns: dict[str, Any] = {
         "launch_mode": "eager",
         "reason": comparison["time_reason"],
-        "flags": comparison["reference_flags"],
+        "flags": comparison["end_to_end_flags"],
     }
     for quantity in COMPARED:
-        measured = quantity.of("reference").read(comparison)
+        measured = quantity.of("end_to_end").read(comparison)
         columns |= quantity.columns(measured)
         columns |= quantity.of("estimate").columns(quantity.of("estimate").read(comparison))
         columns |= quantity.error.columns(quantity.error.read(comparison))

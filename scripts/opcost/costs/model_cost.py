@@ -86,7 +86,7 @@ class ModelCost:
     @property
     def whole_time(self) -> Estimate | None:
         """Measured seconds of the whole model; None if it is not in the database's study."""
-        whole = TIME.of("reference")
+        whole = TIME.of("end_to_end")
         return whole.read(self._chosen.compared) if whole.value in self._chosen.compared else None
 
     @property

@@ -77,5 +77,5 @@ def _summed(row: Row, phase: str) -> Estimate | None:
 
 
 def _whole(row: Row, phase: str) -> Estimate | None:
-    quantity = TIME.of(f"reference_{phase}")
+    quantity = TIME.of(f"end_to_end_{phase}")
     return quantity.read(row) if quantity.value in row else None

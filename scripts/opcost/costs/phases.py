@@ -21,7 +21,7 @@ def phase_columns(estimate: ModelEstimate) -> dict[str, Any]:
         columns |= TIME.of(f"estimate_{phase}").columns(
             _summed(estimate, phase) if trained else None
         )
-        columns |= TIME.of(f"reference_{phase}").columns(
+        columns |= TIME.of(f"end_to_end_{phase}").columns(
             combined_value(
                 estimate.measured_whole, PHASE_TIMES[phase], estimate.end_to_end_variation
             )

@@ -101,7 +101,7 @@ def request_notes(rows: Sequence[Row]) -> list[str]:
 
 def _missing(row: Row, quantity: Quantity) -> str:
     """What there is not: a sum, a whole, or either."""
-    known = [quantity.of(whose).read(row) for whose in ("estimate", "reference")]
+    known = [quantity.of(whose).read(row) for whose in ("estimate", "end_to_end")]
     if known[0] is not None:
         return f"{quantity} of whole steps"
     return f"sum of {quantity}" if known[1] is not None else str(quantity)
@@ -115,8 +115,8 @@ def _read(row: Row, quantity: Quantity, part: str) -> tuple[Estimate, bool] | No
     """The cost of a part, and whether it is a sum: that of whole steps if all were measured. So the
     parts of a row add up.
     """
-    whole = quantity.of("reference").read(row) is not None
-    whose = "reference" if whole else "estimate"
+    whole = quantity.of("end_to_end").read(row) is not None
+    whose = "end_to_end" if whole else "estimate"
     found = quantity.of(f"{whose}{part}").read(row)
     return None if found is None else (found, not whole)
 

@@ -62,7 +62,7 @@ class Request:
     def difference(self, quantity: Quantity) -> Estimate | None:
         """The relative difference between sum and whole, of what is not interpolated."""
         both = []
-        for whose in ("estimate", "reference"):
+        for whose in ("estimate", "end_to_end"):
             known = [_read(self.rows[name], quantity.of(whose)) for name in self.weights]
             if None in known:
                 return None
@@ -89,7 +89,7 @@ class Request:
             "cache_lengths": list(generation.cache_lengths),
         }
         for quantity in COMPARED:
-            for whose in ("estimate", "reference"):
+            for whose in ("estimate", "end_to_end"):
                 each = quantity.of(whose)
                 columns |= each.columns(self.request(each))
                 columns |= quantity.of(f"{whose}_prefill").columns(self.prefill(each))

@@ -12,7 +12,7 @@ from opcost.tuples.model_tuples import ModelTuples
 OVERHEAD_COLUMN = "overhead_time_s"
 """Seconds of call overhead."""
 
-IN_PLACE_COLUMN = "in_place_time_s"
+IN_CONTEXT_COLUMN = "in_context_time_s"
 """Seconds of the calls inside the running model."""
 
 
@@ -87,7 +87,7 @@ def module_shares(
                     column: math.fsum(more_s[column][path, kind, phase])
                     if column in more_s
                     else None
-                    for column in (OVERHEAD_COLUMN, IN_PLACE_COLUMN)
+                    for column in (OVERHEAD_COLUMN, IN_CONTEXT_COLUMN)
                 },
             }
             for (path, kind, phase), counts in calls.items()

@@ -76,7 +76,7 @@ def _details(
     if phases := phase_lines(comparison):
         lines += ["", *phases]
     for quantity in COMPARED:
-        if quantity == TIME or any(row[quantity.of("reference").value] for row in comparison):
+        if quantity == TIME or any(row[quantity.of("end_to_end").value] for row in comparison):
             lines += [
                 "",
                 f"Can the breakdown of {quantity} be trusted? Its sum and the whole model:",

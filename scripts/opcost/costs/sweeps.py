@@ -150,7 +150,7 @@ def _of_operator(compared: Row) -> dict[str, Any]:
     names = ("tuple_id", "flops", "bytes", "device_name")
     if "tuple_id" in compared:
         return {name: compared[name] for name in (*names, "flags", "runs")}
-    whole = {"flags": "reference_flags", "runs": "reference_measurements"}
+    whole = {"flags": "end_to_end_flags", "runs": "end_to_end_measurements"}
     return dict.fromkeys(names) | {name: compared[of] for name, of in whole.items()}
 
 

@@ -69,7 +69,7 @@ def is_of_the_host(compared: Row, quantity: Quantity = TIME) -> bool:
 
     That of time does, if the device mostly waits for its host, at the pace of the whole model.
     """
-    paced = compared[HOST_TIME.of("reference").value] is not None
+    paced = compared[HOST_TIME.of("end_to_end").value] is not None
     return quantity == TIME and paced and (compared["host_bound_share"] or 0.0) > _MOSTLY
 
 
@@ -89,7 +89,7 @@ def verdict(compared: Row, quantity: Quantity = TIME) -> str:
 
 def judgement(compared: Row, quantity: Quantity = TIME) -> Judgement:
     """The verdict in words. What cannot exceed 2 % counts as none, noise or not."""
-    total, whole = (quantity.of(each).read(compared) for each in ("estimate", "reference"))
+    total, whole = (quantity.of(each).read(compared) for each in ("estimate", "end_to_end"))
     if total is None or whole is None:
         reason = compared[f"{quantity}_reason"] or "the sum or the whole model is unknown"
         return Judgement(UNKNOWN, f"Not verified: {reason}.")
@@ -125,7 +125,7 @@ def judgement(compared: Row, quantity: Quantity = TIME) -> Judgement:
 
 def _disturbed(compared: Row) -> str:
     """What of the comparison was disturbed, with its verb; nothing if it was not."""
-    if DISTURBED in (compared["reference_flags"] or ()):
+    if DISTURBED in (compared["end_to_end_flags"] or ()):
         return "the measured model was"
     return "operators of the sum were" if DISTURBED in dict(compared["flag_counts"]) else ""
 
@@ -153,7 +153,7 @@ def trust_cells(compared: Row, quantity: Quantity) -> dict[str, str]:
         "sum": TOO_NOISY if is_too_noisy(total) else shown,
         "measurement": _half(compared[quantity.measurement_half]),
         "model error": _half(compared[quantity.model_error_half]),
-        "whole model": quantity.of("reference").shown(compared),
+        "whole model": quantity.of("end_to_end").shown(compared),
         "difference": difference(quantity.error.read(compared)),
         "trust to": verdict(compared, quantity),
         **shares,

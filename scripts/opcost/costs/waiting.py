@@ -16,7 +16,7 @@ def waiting(compared: Row) -> str | None:
     if share is None:
         return None
     host_s, device_s = compared[HOST_TIME.value], compared["operators_time_s"]
-    measured_s = compared[HOST_TIME.of("reference").value]
+    measured_s = compared[HOST_TIME.of("end_to_end").value]
     estimated = " (estimated; not measured in this model)"
     if measured_s is not None:
         estimated, host_s = f" (estimated from its operators: {seconds(host_s)})", measured_s

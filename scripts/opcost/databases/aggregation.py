@@ -37,7 +37,7 @@ Ratios = Callable[
 """Target -> its models' ratios of estimate and end-to-end, from its rows by tuple id."""
 
 _BATCH = 500
-_RAW = {"batch_time_s", "batch_undisturbed", "power_sample_w", "power_sample_time_s"}
+_RAW = {"block_time_s", "block_undisturbed", "power_sample_w", "power_sample_time_s"}
 
 
 def write_database(

@@ -43,8 +43,8 @@ def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
     columns["device_time_s"] = _total([row["device_time_s"] for row in rows])
     columns["disturbed_runs"] = len(pairs) - len(found)
     columns["run_round"] = numbers
-    if columns["batch_time_s"] is not None:
-        columns["run_batches"] = [len(row["batch_time_s"]) for row in found]
+    if columns["block_time_s"] is not None:
+        columns["run_blocks"] = [len(row["block_time_s"]) for row in found]
     for quantity in MEASURED:
         estimates = [quantity.read(row) for row in found]
         if any(estimates):

@@ -64,11 +64,11 @@ ENVIRONMENT = tuple(name for name in _RULES if name not in _OF_OPCOST)
 class Sample(NamedTuple):
     """Call overhead in seconds, as measured by one process.
 
-    `displaced_call_s` is None on a GPU; so are those of training.
+    `cold_call_s` is None on a GPU; so are those of training.
     """
 
     call_s: float
-    displaced_call_s: float | None
+    cold_call_s: float | None
     view_call_s: float
     disturbed: bool
     """Whether too few values were undisturbed, so that all counted."""

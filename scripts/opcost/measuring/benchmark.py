@@ -10,7 +10,7 @@ from opcost import statistics
 from opcost.devices.device import Device, OutOfMemory
 from opcost.devices.disturbance import Watch
 from opcost.measuring.checkpoint import Checkpoint
-from opcost.measuring.in_place import time_in_place
+from opcost.measuring.in_context import time_in_context
 from opcost.measuring.phase_times import phase_times
 from opcost.measuring.station import Station
 from opcost.measuring.subjects import SetUp, Subject
@@ -77,7 +77,7 @@ def _measured(
         phases = phase_times(set_up.model, station.watch, trial.time, least_s)
         for phase, taken in phases.items():
             measured |= PHASE_TIMES[phase].columns(taken)
-    return measured | _in_place(set_up, station, trial.time, least_s)
+    return measured | _in_context(set_up, station, trial.time, least_s)
 
 
 def _if_point_changed(before: Mapping[str, Any], station: Station) -> list[str]:
@@ -98,17 +98,17 @@ def _if_above_roof(row: Mapping[str, Any], device: Device) -> list[str]:
     return [ABOVE_ROOF] if row["flops"] > saved * most * row[TIME.value] else []
 
 
-def _in_place(
+def _in_context(
     set_up: SetUp, station: Station, timing: TimeMeasurement, least_s: float
 ) -> dict[str, Any]:
     """The columns of a model's calls in place; a failure leaves the rest of the row valid."""
     assert set_up.model is not None
     device, watch = station.device, station.watch
     try:
-        found = time_in_place(set_up.model, set_up.calls, device, watch, timing, least_s)
+        found = time_in_context(set_up.model, set_up.calls, device, watch, timing, least_s)
     except Exception as error:
         found = f"{type(error).__name__}: {reason(error)}"
-    return {"in_place_reason": found} if isinstance(found, str) else found.columns()
+    return {"in_context_reason": found} if isinstance(found, str) else found.columns()
 
 
 def _status(error: BaseException) -> str:

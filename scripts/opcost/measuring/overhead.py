@@ -7,7 +7,7 @@ process:
 - `call_s`: Python, dispatch and the code that other operators displaced from the smallest caches;
   the difference between running a small network as modules and its operators, each of which runs in
   a loop of its own, as in its benchmark. On a processor, all code is in the private cache.
-- `displaced_call_s`: the code of Python and of the operator was evicted from the private cache
+- `cold_call_s`: the code of Python and of the operator was evicted from the private cache
   (costs/call_overhead.py finds such calls). None on a GPU, where evictions depend on what the host
   moves.
 - `forward_call_s`, `backward_call_s`, `optimizer_call_s`, `backward_start_s`,
@@ -74,8 +74,8 @@ def sample_overhead(device: Device, watch: Watch) -> Sample:
         if not device.kind.host_sets_pace:
             found = _repeated(lambda: [call_s(), view_s()], watch)
         else:
-            displaced_s = _displaced_call_s(device)
-            found = _repeated(lambda: [call_s(), view_s(), displaced_s()], watch)
+            cold_s = _cold_call_s(device)
+            found = _repeated(lambda: [call_s(), view_s(), cold_s()], watch)
     calls_s = [max(0.0, each_s) for each_s in found.medians_s]
     disturbed = found.disturbed or calls_s != found.medians_s
     if not device.kind.host_sets_pace:
@@ -120,7 +120,7 @@ def _in_loops_s(device: Device, calls: Sequence[Call], image: torch.Tensor) -> f
     return total_s
 
 
-def _displaced_call_s(device: Device) -> _Values:
+def _cold_call_s(device: Device) -> _Values:
     """The overhead of a module call after copying as much data as evicts the private cache.
 
     The mean over a convolution, a normalisation and an activation, on very little data. ASSUME that

@@ -48,7 +48,7 @@ def phase_times(
     while len(found) < _LEAST_BATCHES or perf_counter() - start_s < least_s:
         clock = PhaseClock()
         with workload.noting(clock):
-            workload.run(timing.batch_iterations)
+            workload.run(timing.block_iterations)
         undisturbed.append(watch.look())
         found.append(clock.seconds)
     counted = found

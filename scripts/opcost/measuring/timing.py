@@ -64,10 +64,10 @@ class TimeMeasurement:
     """
 
     estimate: Estimate
-    batch_times_s: tuple[float, ...]
+    block_times_s: tuple[float, ...]
     undisturbed: tuple[bool, ...]
     counts_disturbed: bool
-    batch_iterations: int
+    block_iterations: int
     host: Estimate | None
     host_reason: str | None
     stop_reason: str
@@ -91,9 +91,9 @@ class TimeMeasurement:
             **TIME.columns(self.estimate),
             **HOST_TIME.columns(self.host),
             "host_time_reason": self.host_reason,
-            "batch_time_s": list(self.batch_times_s),
-            "batch_undisturbed": list(self.undisturbed),
-            "batch_iterations": self.batch_iterations,
+            "block_time_s": list(self.block_times_s),
+            "block_undisturbed": list(self.undisturbed),
+            "block_iterations": self.block_iterations,
             "converged": self.converged,
             "stop_reason": self.stop_reason,
         }
@@ -289,7 +289,7 @@ def _why_stop(
 def find_flags(timing: TimeMeasurement, watch: Watch) -> list[str]:
     """The flags of a time measurement."""
     flags = []
-    counted = list(itertools.compress(timing.batch_times_s, timing.undisturbed))
+    counted = list(itertools.compress(timing.block_times_s, timing.undisturbed))
     few = len(counted) < len(timing.undisturbed) / 2
     if few or timing.counts_disturbed:
         flags.append(DISTURBED)

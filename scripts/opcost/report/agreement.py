@@ -36,7 +36,7 @@ def agreement(results: Results, quantity: Quantity) -> Agreement:
         if results.compared(target)
     }
     known = any(row[quantity.error.value] is not None for row in results.comparison)
-    measured = any(row[quantity.of("reference").value] for row in results.comparison)
+    measured = any(row[quantity.of("end_to_end").value] for row in results.comparison)
     return Agreement(
         quantity,
         verdicts,
@@ -77,7 +77,7 @@ def all_caveats(results: Results) -> list[tuple[str, str]]:
             results.compared(target),
             models,
             _compared_on(results, target),
-            [row for row in results.in_place if row["target"] == target],
+            [row for row in results.in_context if row["target"] == target],
         )
     )
     return [(", ".join(targets), caveat) for caveat, targets in found.items()]

@@ -60,7 +60,7 @@ def stacks(
     for row in comparison:
         amounts = _amounts(row, by_model[row["model"]], quantity, named)
         total = sum(amounts.values())
-        whole = row[quantity.of("reference").value]
+        whole = row[quantity.of("end_to_end").value]
         keys = {"model": row["model"], "total": total or whole}
         found.bars.extend(_stacked(keys | {"part": "sum"}, amounts))
         if amounts and row["measured_tuples"] < row["tuples"]:
@@ -68,7 +68,7 @@ def stacks(
             found.notes.append({**found.bars[-1], "note": note})
         if whole:
             found.bars.extend(_stacked(keys | {"part": "whole"}, {_WHOLE: whole}))
-        for part, column in (("sum", "estimate"), ("whole", "reference")):
+        for part, column in (("sum", "estimate"), ("whole", "end_to_end")):
             _, low, high = (row[name] for name in quantity.of(column).names)
             if low is not None and high is not None:
                 found.intervals.append({**keys, "part": part, "low": low, "high": high})

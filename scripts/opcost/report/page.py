@@ -14,7 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from opcost import __version__
-from opcost.costs import caveats, in_place_text, verdict
+from opcost.costs import caveats, in_context_text, verdict
 from opcost.costs.breakdown import OTHERS
 from opcost.costs.headline import ESTIMATED
 from opcost.costs.launches import launch_cells
@@ -26,7 +26,7 @@ from opcost.report.agreement import agreement, all_caveats, all_waits
 from opcost.report.chart_library import chart_library
 from opcost.report.colours import Colours, colours
 from opcost.report.icicles import icicles
-from opcost.report.in_place import operators_in_place
+from opcost.report.in_context import operators_in_context
 from opcost.report.machine import machine, settings
 from opcost.report.operator_costs import by_operator, legend, stacks
 from opcost.report.operator_table import operator_table
@@ -102,9 +102,9 @@ def _sections(results: Results) -> dict[str, Any]:
         "caveats": all_caveats(results),
         "words": caveats,
         "waits": all_waits(results),
-        "in_place": in_place_text.model_cells(results.comparison),
-        "in_place_words": in_place_text,
-        "operators_in_place": operators_in_place(results),
+        "in_context": in_context_text.model_cells(results.comparison),
+        "in_context_words": in_context_text,
+        "operators_in_context": operators_in_context(results),
         "launches": launch_cells(results.launches),
         "launch_modes": FURTHER_MODES_TEXT,
         "requests": request_cells(results.requests),

@@ -55,7 +55,7 @@ def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
 
 
 def _quantities(comparison: Sequence[Row]) -> Sequence[Quantity]:
-    measured = any(row[ENERGY.of("reference").value] is not None for row in comparison)
+    measured = any(row[ENERGY.of("end_to_end").value] is not None for row in comparison)
     return COMPARED if measured else [TIME]
 
 

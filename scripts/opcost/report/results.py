@@ -28,7 +28,7 @@ _TABLES = {
     "shares": schemas.SHARES,
     "modules": schemas.MODULES,
     "models": schemas.EXTRACTION,
-    "in_place": schemas.IN_PLACE,
+    "in_context": schemas.IN_CONTEXT,
     "launches": schemas.LAUNCHES,
     "requests": schemas.REQUESTS,
     "sweeps": schemas.SWEEPS,
@@ -36,7 +36,7 @@ _TABLES = {
 FILES = ("database", *_TABLES)
 """What a report is made of: the names of files in the folder of results."""
 
-RAW = ("batch_time_s", "batch_undisturbed", "power_sample_w", "power_sample_time_s")
+RAW = ("block_time_s", "block_undisturbed", "power_sample_w", "power_sample_time_s")
 """Columns that hold many values in each row."""
 
 
@@ -49,7 +49,7 @@ class Results:
     shares: Sequence[Row]
     modules: Sequence[Row]
     models: Sequence[Row]
-    in_place: Sequence[Row] = ()
+    in_context: Sequence[Row] = ()
     launches: Sequence[Row] = ()
     requests: Sequence[Row] = ()
     sweeps: Sequence[Row] = ()
@@ -104,7 +104,7 @@ class Results:
     @cached_property
     def targets_with_energy(self) -> list[str]:
         """Targets on which any energy was measured."""
-        known = {row["target"] for row in self.comparison if row[ENERGY.of("reference").value]}
+        known = {row["target"] for row in self.comparison if row[ENERGY.of("end_to_end").value]}
         frame = self.operators
         return [*known.union(frame.loc[frame["energy_j"].notna(), "target"])]
 

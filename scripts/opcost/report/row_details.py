@@ -74,7 +74,7 @@ def _varying(database: pa.Table) -> list[str]:
 
 def _chunk(rows: pa.Table, varying: Sequence[str], most: int) -> dict[str, Any]:
     raw = {name: rows[name].to_pylist() for name in (*RAW, "time_s", "power_w")}
-    batches = zip(raw["batch_time_s"], raw["batch_undisturbed"], raw["time_s"], strict=True)
+    batches = zip(raw["block_time_s"], raw["block_undisturbed"], raw["time_s"], strict=True)
     samples = zip(raw["power_sample_w"], raw["power_sample_time_s"], raw["power_w"], strict=True)
     return {
         "columns": {name: _plain(rows[name]) for name in varying},

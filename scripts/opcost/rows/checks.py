@@ -258,24 +258,24 @@ def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
     """The time is the median of some or all batches, so it lies within their range; in a database,
     each run does, and the time lies among the runs.
     """
-    batches = columns.get("batch_time_s")
+    batches = columns.get("block_time_s")
     if batches is None or "time_s" not in columns:
         return
-    if "batch_undisturbed" in columns:
-        undisturbed = columns["batch_undisturbed"]
+    if "block_undisturbed" in columns:
+        undisturbed = columns["block_undisturbed"]
         wrong = pc.not_equal(pc.list_value_length(batches), pc.list_value_length(undisturbed))
-        yield from _where("batch_undisturbed", undisturbed, wrong, "a value for each batch")
+        yield from _where("block_undisturbed", undisturbed, wrong, "a value for each batch")
     least, most = _range(batches)
     least, most = least * (1 - _PRODUCT), most * (1 + _PRODUCT)
-    time_s, among = _numbers(columns["time_s"]), "batch_time_s"
+    time_s, among = _numbers(columns["time_s"]), "block_time_s"
     if TIME.runs in columns:
         low, high = _range(columns[TIME.runs])
-        allowed = "values among those of batch_time_s"
+        allowed = "values among those of block_time_s"
         outside = (low < least) | (high > most)
         yield from _where(TIME.runs, columns[TIME.runs], pa.array(outside), allowed)
         least = np.where(np.isfinite(low), low / _SPEEDS, least)
         most = np.where(np.isfinite(high), high * _SPEEDS, most)
-        among = f"{TIME.runs}, or batch_time_s of one run"
+        among = f"{TIME.runs}, or block_time_s of one run"
     outside = (time_s < least) | (time_s > most)
     yield from _where("time_s", columns["time_s"], pa.array(outside), f"a value among {among}")
 

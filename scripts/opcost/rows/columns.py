@@ -192,18 +192,18 @@ RAW = in_role(
     Role.RAW,
     [
         (
-            "batch_time_s",
+            "block_time_s",
             _SAMPLES,
             "seconds per iteration in each batch, in order",
             Joining.IN_ORDER,
         ),
         (
-            "batch_undisturbed",
+            "block_undisturbed",
             pa.list_(pa.bool_()),
             "for each batch, whether it was free of detected interference; `time_s` uses these",
             Joining.IN_ORDER,
         ),
-        ("batch_iterations", pa.int64(), "iterations in a batch"),
+        ("block_iterations", pa.int64(), "iterations in a batch"),
         (
             "power_gain_uncertainty",
             pa.float64(),
@@ -285,7 +285,7 @@ OVERHEAD: list[Column] = [
                 "call",
                 "call whose code is in the private cache; on a GPU, of any call on its host",
             ),
-            ("displaced_call", "call whose code was evicted from the private cache; null on a GPU"),
+            ("cold_call", "call whose code was evicted from the private cache; null on a GPU"),
             ("view_call", "call of a view, the view included"),
             ("forward_call", "call in forward or the loss of training"),
             ("backward_call", "call in backward"),
@@ -316,9 +316,9 @@ RUNS: list[Column] = [
         [
             ("run_round", pa.list_(pa.int64()), "the round of each run"),
             (
-                "run_batches",
+                "run_blocks",
                 pa.list_(pa.int64()),
-                "number of batches of each run: `batch_time_s` holds one run after another",
+                "number of batches of each run: `block_time_s` holds one run after another",
             ),
             *(
                 column

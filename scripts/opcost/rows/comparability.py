@@ -81,7 +81,7 @@ def conflict(rows: Iterable[Row]) -> str | None:
     )
 
 
-def told_differences(rows: Iterable[Row]) -> str | None:
+def provenance_differences(rows: Iterable[Row]) -> str | None:
     """The provenance in which rows with a result differ, or None."""
     ok = [row for row in rows if row["status"] == "ok"]
     names = [name for name in _NOTED if name != _OF_ONE_STUDY]

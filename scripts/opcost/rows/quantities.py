@@ -79,7 +79,7 @@ class Quantity:
         return self.unit if self.unit == "s" else self.unit.upper()
 
     def of(self, whose: str) -> "Quantity":
-        """The same quantity of something else: `reference_time_s`."""
+        """The same quantity of something else: `end_to_end_time_s`."""
         return replace(self, name=f"{whose}_{self.name}")
 
     def relative(self, what: str) -> "Quantity":
@@ -149,7 +149,7 @@ COMPARED = (TIME, ENERGY)
 MEASURED = (TIME, HOST_TIME, POWER)
 """The quantities that each run of an operator measures; energy follows from them."""
 
-INFERENCE_CALLS = ("call", "displaced_call", "view_call")
+INFERENCE_CALLS = ("call", "cold_call", "view_call")
 TRAINING_CALLS = (
     *("forward_call", "backward_call", "optimizer_call"),
     *("backward_start", "optimizer_start"),

@@ -138,7 +138,7 @@ MODEL = _schema(
             "seconds of such a pass: the clock slows the model down between the calls",
         ),
         ("clocked_passes", pa.int64(), "number of these passes that count"),
-        ("in_place_reason", pa.string(), "why the times in place are null"),
+        ("in_context_reason", pa.string(), "why the times in place are null"),
     ],
 )
 
@@ -157,34 +157,34 @@ COMPARISON = _schema(
             "overhead; on a GPU, the larger of the host's and the device's seconds, plus waits; "
             "null if an operator is missing",
         ),
-        *TIME.of("reference").described(
+        *TIME.of("end_to_end").described(
             "measured seconds of the whole model: the geometric mean of its runs"
         ),
         (
-            "reference_measurements",
+            "end_to_end_measurements",
             pa.int64(),
             "number of measurements of the whole model, each in its own process, that are averaged",
         ),
         (
-            "reference_disagreeing_s",
+            "end_to_end_disagreeing_s",
             pa.list_(pa.float64()),
             "seconds of each of them, if they differ by more than run-to-run variation explains",
         ),
         (
-            "reference_disturbed_s",
+            "end_to_end_disturbed_s",
             pa.list_(pa.float64()),
             "seconds of further ones that are left out: they are flagged `disturbed`, and others "
             "are not",
         ),
-        ("reference_converged", pa.bool_(), "whether their intervals are as narrow as requested"),
-        ("reference_flags", pa.list_(pa.string()), "flags of the reference"),
+        ("end_to_end_converged", pa.bool_(), "whether their intervals are as narrow as requested"),
+        ("end_to_end_flags", pa.list_(pa.string()), "flags of the end-to-end measurement"),
         (
             "differing_calls",
             pa.list_(pa.string()),
-            "`differing_calls` of the reference: if any, its operators are not the estimate's",
+            "`differing_calls` of the model: if any, its operators are not those of the estimate",
         ),
-        *TIME.error.described("estimate / reference - 1"),
-        ("time_reason", pa.string(), "why there is no estimate or no reference"),
+        *TIME.error.described("estimate / end-to-end - 1"),
+        ("time_reason", pa.string(), "why there is no estimate or no end-to-end measurement"),
         ("operators_time_s", pa.float64(), "the operators' part of the estimate"),
         (
             "overhead_time_s",
@@ -205,7 +205,7 @@ COMPARISON = _schema(
             "null on a processor",
         ),
         (
-            "reference_host_time_s",
+            "end_to_end_host_time_s",
             pa.float64(),
             "measured seconds in which the host launches the whole model: the host's part of the "
             "estimate, if not null",
@@ -215,13 +215,13 @@ COMPARISON = _schema(
             pa.bool_(),
             "whether interference lasted for the whole measurement of call overhead",
         ),
-        *TIME.of("in_place").described(
+        *TIME.of("in_context").described(
             "seconds of the operators inside the running model, views left out"
         ),
         (
             "between_calls_time_s",
             pa.float64(),
-            "`reference_time_s` - `in_place_time_s`: seconds of the whole model outside its "
+            "`end_to_end_time_s` - `in_context_time_s`: seconds of the whole model outside its "
             "operators; on a GPU, those in which it waits",
         ),
         (
@@ -235,15 +235,15 @@ COMPARISON = _schema(
             "the largest difference, of all operators and of what is between calls, between the "
             "share in the estimated time and that in the running model",
         ),
-        ("in_place_reason", pa.string(), "why the time in place is null"),
+        ("in_context_reason", pa.string(), "why the time in place is null"),
         *ENERGY.of("estimate").described("estimated gross joules of an iteration"),
-        *ENERGY.of("reference").described("measured gross joules of the whole model"),
-        *ENERGY.error.described("estimate / reference - 1"),
-        ("energy_reason", pa.string(), "why there is no estimate or no reference"),
+        *ENERGY.of("end_to_end").described("measured gross joules of the whole model"),
+        *ENERGY.error.described("estimate / end-to-end - 1"),
+        ("energy_reason", pa.string(), "why there is no estimate or no end-to-end measurement"),
         ("partial_time_s", pa.float64(), "seconds of the measured operators"),
         ("coverage_calls", pa.float64(), "share of calls that measured operators account for"),
         ("coverage_flops", pa.float64(), "share of FLOPs that measured operators account for"),
-        ("coverage_time", pa.float64(), "`partial_time_s` / `reference_time_s`"),
+        ("coverage_time", pa.float64(), "`partial_time_s` / `end_to_end_time_s`"),
         *(
             column
             for phase, what in _COMPARED_PHASES.items()
@@ -252,7 +252,7 @@ COMPARISON = _schema(
                     f"estimated seconds of {what} of a training step, in the interval of its "
                     "measurement; null for inference"
                 ),
-                *TIME.of(f"reference_{phase}").described(
+                *TIME.of(f"end_to_end_{phase}").described(
                     f"measured seconds of {what} in the whole step"
                 ),
             )
@@ -332,7 +332,7 @@ COMPARISON = _schema(
             "of this table include",
         ),
         (
-            "told_differences",
+            "provenance_differences",
             pa.string(),
             "provenance in which the added rows differ, such as the kernel",
         ),
@@ -365,7 +365,7 @@ SHARES = _schema(
         ("launches_kernel", pa.bool_(), "false for views, which are counted and not measured"),
         *_SHARE,
         (
-            "share_of_reference_time",
+            "share_of_end_to_end_time",
             pa.float64(),
             "`time_s` / measured time of the whole model",
         ),
@@ -390,15 +390,15 @@ MODULES = _schema(
             "call overhead of these calls and of the views; null on a GPU, and where it is unknown",
         ),
         (
-            "in_place_time_s",
+            "in_context_time_s",
             pa.float64(),
             "seconds of these calls and of the views inside the running model; null if unknown",
         ),
     ],
 )
 
-IN_PLACE = _schema(
-    "in_place",
+IN_CONTEXT = _schema(
+    "in_context",
     [
         ("model", pa.string(), "the model's name in the study"),
         TARGET,
@@ -406,12 +406,12 @@ IN_PLACE = _schema(
         ("operator", pa.string(), "the dispatcher's name"),
         ("description", pa.string(), "readable form of the operator tuple"),
         ("calls", pa.int64(), "number of calls in one iteration of the model"),
-        *TIME.of("alone").described("seconds of one call alone, as in the database"),
-        *TIME.of("in_place").described(
+        *TIME.of("isolated").described("seconds of one call alone, as in the database"),
+        *TIME.of("in_context").described(
             "seconds of one call inside the running model, in the mean over its calls"
         ),
-        *TIME.relative("in_place_ratio").described(
-            f"`{TIME.of('in_place').value}` / `{TIME.of('alone').value}`"
+        *TIME.relative("in_context_ratio").described(
+            f"`{TIME.of('in_context').value}` / `{TIME.of('alone').value}`"
         ),
         (
             "added_time_s",
@@ -476,13 +476,17 @@ REQUESTS = _schema(
                     for part, what in _TOKENS.items()
                     for column in (
                         *quantity.of(f"estimate{part}").described(f"estimated {unit} of {what}"),
-                        *quantity.of(f"reference{part}").described(
+                        *quantity.of(f"end_to_end{part}").described(
                             f"{unit} of {what}, from measurements of whole steps"
                         ),
                     )
                 ),
-                *quantity.error.described("estimate / reference - 1, without interpolation"),
-                (f"{quantity}_reason", pa.string(), "why there is no estimate or no reference"),
+                *quantity.error.described("estimate / end-to-end - 1, without interpolation"),
+                (
+                    f"{quantity}_reason",
+                    pa.string(),
+                    "why there is no estimate or no end-to-end measurement",
+                ),
                 (
                     f"{quantity}_interpolation_half_width",
                     pa.float64(),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from opcost.errors import OpcostError
+from opcost.rows.quantities import OVERHEADS, Quantity
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,20 @@ _OF_RUNS = Change(
     },
 )
 
+_COLD_CALL = OVERHEADS["cold_call"]
+_BLOCKS = {
+    "batch_time_s": "block_time_s",
+    "batch_undisturbed": "block_undisturbed",
+    "batch_iterations": "block_iterations",
+}
+_OF_BLOCKS = Change(
+    renamed={
+        **_BLOCKS,
+        "run_batches": "run_blocks",
+        **dict(zip(Quantity("displaced_call_overhead", "s").names, _COLD_CALL.names, strict=True)),
+    }
+)
+
 CHANGES: Mapping[int, Mapping[str, Change]] = {
     2: {
         "operator": Change(removed=("core_speed_per_s", "evicted_code_time_s")),
@@ -65,27 +80,16 @@ CHANGES: Mapping[int, Mapping[str, Change]] = {
         ),
         "database": _OF_RUNS,
         "merged": _OF_RUNS,
-        "comparison": Change(
-            added=(
-                *("reference_disagreeing_s", "cold_calls", "time_run_sd", "model_error_models"),
-                *("time_model_error_half_width", "energy_model_error_half_width"),
-            ),
-            removed=(
-                *("reference_outlying_s", "displaced_calls", "outlying_executions"),
-                *("time_method_half_width", "energy_method_half_width", "method_models"),
-                *("time_scatter", "core_speed_sd"),
-            ),
-            renamed={"disturbed_executions": "disturbed_runs"},
-        ),
-        "modules": Change(removed=("idle_time_s",)),
-        "sweeps": Change(
-            added=("time_run_sd",),
-            removed=("time_scatter", "core_speed_sd"),
-            renamed={"executions": "runs"},
-        ),
+    },
+    3: {
+        "operator": Change(renamed=_BLOCKS),
+        "model": Change(renamed={**_BLOCKS, "in_place_reason": "in_context_reason"}),
+        "database": _OF_BLOCKS,
+        "merged": _OF_BLOCKS,
     },
 }
-"""Schema version after the first -> record -> what it changed. A changed column needs a line here.
+"""Schema version after the first -> record of measurements -> what it changed. A changed column
+needs a line here. Tables that are made from measurements are made again instead of read.
 """
 
 SCHEMA_VERSION = max(CHANGES)
@@ -110,16 +114,22 @@ class Reading:
             for number, records in CHANGES.items()
             if number > version and (change := records.get(record))
         ]
-        self._lacks = {name for change in later for name in change.added}
-        self._former = {now: then for change in later for then, now in change.renamed.items()}
-        removed = {name for change in later for name in change.removed}
+        names: dict[str, str | None] = {}  # of the file, by present ones; None where it lacks one
+        removed: set[str | None] = set()
+        for change in later:
+            removed |= {names.pop(name, name) for name in change.removed}
+            for then, now in change.renamed.items():
+                names[now] = names.pop(then, then)
+            names |= dict.fromkeys(change.added)
+        self._lacks = {now for now, then in names.items() if then is None}
+        self._former = {now: then for now, then in names.items() if then is not None}
         found = {each.name: each.type for each in file if each.name not in removed}
         expected = {
             self._former.get(each.name, each.name): each.type
             for each in schema
             if each.name not in self._lacks
         }
-        if len(file) > len(found) + len(removed) or found != expected:
+        if len(file) > len(found) + len(removed - {None}) or found != expected:
             raise OpcostError(
                 f"{path} does not have the columns of its schema version {version}: {remedy}"
             )

@@ -16,7 +16,7 @@ from opcost.planning.target_plan import beyond_budget
 from opcost.results_folder import (
     COMPARISON,
     DATABASE,
-    IN_PLACE,
+    IN_CONTEXT,
     MODELS,
     SHARES,
     SWEEPS,
@@ -47,7 +47,7 @@ def answer(request: Request) -> tuple[str, bool]:
         for path, schema in (
             (COMPARISON, schemas.COMPARISON),
             (SHARES, schemas.SHARES),
-            (IN_PLACE, schemas.IN_PLACE),
+            (IN_CONTEXT, schemas.IN_CONTEXT),
             (SWEEPS, schemas.SWEEPS),
         )
     )

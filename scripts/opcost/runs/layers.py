@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from opcost.costs.caveats import INTERVAL, caveats
 from opcost.costs.explanation import explain_in_study
-from opcost.costs.in_place import IN_PLACE, between_calls
-from opcost.costs.in_place_table import BETWEEN, WHOLE
+from opcost.costs.in_context import IN_CONTEXT, between_calls
+from opcost.costs.in_context_table import BETWEEN, WHOLE
 from opcost.costs.terms import Row
 from opcost.errors import OpcostError
 from opcost.models.variants import Variant
@@ -41,7 +41,7 @@ _MEANING = (
     f"{INTERVAL} of the module run alone; times without it are rounded as that is."
 )
 _OTHERS = "(other calls)"
-_WHOLE_S, _WHOLE_J = TIME.of("reference").value, ENERGY.of("reference").value
+_WHOLE_S, _WHOLE_J = TIME.of("end_to_end").value, ENERGY.of("end_to_end").value
 _MOST = 200
 
 
@@ -119,7 +119,7 @@ def layer_answer(request: Request) -> tuple[str, bool]:
         found: list[Row] = []
         compared = {row["model"]: row for row in comparison if row["target"] == target}
         for name in study.configs:
-            own = explain_in_study(models[name], target).estimate.in_place.modules()
+            own = explain_in_study(models[name], target).estimate.in_context.modules()
             layers = {each: models[each] for each in study.models_of(name)}
             cells = _cells(models[name], layers, compared, own)
             rows = [row for each in study.models_of(name) if (row := compared.get(each))]
@@ -156,7 +156,7 @@ def _not_run(
         return
     counts = Counter(others.values())
     classes = ", ".join(f"{kind} ({count})" for kind, count in counts.items())
-    inside_s = _in_place_s([row for row in modules if row["module_path"] in others])
+    inside_s = _in_context_s([row for row in modules if row["module_path"] in others])
     share = f", {inside_s / whole_s:.1%} of its time" if inside_s and whole_s else ""
     yield (
         f"Other calls: what these modules of {model.model} call themselves{share}: "
@@ -165,9 +165,9 @@ def _not_run(
     )
 
 
-def _in_place_s(modules: Sequence[Row]) -> float | None:
+def _in_context_s(modules: Sequence[Row]) -> float | None:
     """Seconds of modules inside the running model; None if unknown."""
-    return math.fsum(row[IN_PLACE.value] for row in modules) if modules else None
+    return math.fsum(row[IN_CONTEXT.value] for row in modules) if modules else None
 
 
 def _without_energy(rows: Iterable[Row]) -> list[str]:
@@ -236,9 +236,9 @@ def _layer(
     """The line of a layer, which the module at `path` runs `own` times, and all equal ones `calls`
     times.
     """
-    energy, run_s = (each.of("reference").read(row) for each in (ENERGY, TIME))
+    energy, run_s = (each.of("end_to_end").read(row) for each in (ENERGY, TIME))
     inside_s, all_inside_s = (
-        _in_place_s([row for row in modules if _in_any(row["module_path"], paths)])
+        _in_context_s([row for row in modules if _in_any(row["module_path"], paths)])
         for paths in ([path], _equal(model, path))
     )
     all_j = calls * energy.value if calls and energy else None
@@ -266,10 +266,10 @@ def _rest(
         return []
     listed = [path for layer in layers for path in _equal(model, layer)]
     others = [row for row in modules if not _in_any(row["module_path"], listed)]
-    others_s = _in_place_s(others) or 0.0
-    in_place = _like(IN_PLACE.read(whole), others_s, TIME)
+    others_s = _in_context_s(others) or 0.0
+    in_context = _like(IN_CONTEXT.read(whole), others_s, TIME)
     return [
-        _Line({"layer": _OTHERS, "in place": in_place}, others_s),
+        _Line({"layer": _OTHERS, "in place": in_context}, others_s),
         _Line({"layer": BETWEEN, "in place": with_margin(between, TIME.show)}, between.value),
     ]
 
@@ -278,9 +278,9 @@ def _whole_cells(whole: Row) -> dict[str, str]:
     return {
         "layer": WHOLE,
         "calls": "1",
-        "in place": with_interval(TIME.of("reference").read(whole), TIME.show),
+        "in place": with_interval(TIME.of("end_to_end").read(whole), TIME.show),
         "time share": "100.0%",
-        "energy": with_interval(ENERGY.of("reference").read(whole), ENERGY.show),
+        "energy": with_interval(ENERGY.of("end_to_end").read(whole), ENERGY.show),
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from opcost.costs import in_place_table, in_place_text
+from opcost.costs import in_context_table, in_context_text
 from opcost.costs.caveats import caveats
 from opcost.costs.explanation import explain_in_study
 from opcost.costs.terms import Row, by_target
@@ -35,7 +35,7 @@ def profile(request: Request, by: str, top: int) -> tuple[str, bool]:
 
 
 def _is_complete(row: Row) -> bool:
-    return row[TIME.error.value] is not None and row["in_place_reason"] is None
+    return row[TIME.error.value] is not None and row["in_context_reason"] is None
 
 
 def _profile_of(
@@ -49,17 +49,17 @@ def _profile_of(
     lines, marked, in_context = [f"Target {target}"], False, []
     for row in rows:
         explained = explain_in_study(extractions[row["model"]], target)
-        in_context += explained.estimate.in_place.rows()
-        if cells := in_place_table.table_cells(explained.estimate, row, by, top):
-            marked |= in_place_table.is_marked(cells)
+        in_context += explained.estimate.in_context.rows()
+        if cells := in_context_table.table_cells(explained.estimate, row, by, top):
+            marked |= in_context_table.is_marked(cells)
             title = f"Where the time of {row['model']} goes, inside the running model, by {by}:"
             left = {"module": 2, "call": 3}.get(by, 1) + ("phase" in cells[0])
-            lines += ["", title, *in_place_text.lines(cells, left)]
-    if cells := in_place_text.model_cells(rows):
-        legend = [in_place_table.MARKED] if marked else []
-        lines += ["", *wrapped([in_place_table.MEANING, *legend])]
-        lines += ["", in_place_text.TITLE, *in_place_text.lines(cells)]
-        lines += ["", *wrapped([in_place_text.MEANING, *in_place_text.verdicts(rows)])]
+            lines += ["", title, *in_context_text.lines(cells, left)]
+    if cells := in_context_text.model_cells(rows):
+        legend = [in_context_table.MARKED] if marked else []
+        lines += ["", *wrapped([in_context_table.MEANING, *legend])]
+        lines += ["", in_context_text.TITLE, *in_context_text.lines(cells)]
+        lines += ["", *wrapped([in_context_text.MEANING, *in_context_text.verdicts(rows)])]
     return "\n".join([*lines, "", *wrapped(_notes(models, rows, in_context))])
 
 
@@ -67,7 +67,7 @@ def _notes(models: Sequence[str], rows: Sequence[Row], in_context: Sequence[Row]
     """Which models have no time in place, how far others can be trusted, and caveats."""
     named = {row["model"]: row for row in rows}
     for model in models:
-        reason = named[model]["in_place_reason"] if model in named else _UNKNOWN
+        reason = named[model]["in_context_reason"] if model in named else _UNKNOWN
         if reason is not None:
             yield f"{model}: no time in place: {reason}."
     for row in rows:

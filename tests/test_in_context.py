@@ -8,17 +8,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.costs import in_place_table, in_place_text
+from opcost.costs import in_context_table, in_context_text
 from opcost.costs.caveats import caveats
 from opcost.costs.comparison import compare
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.explanation import OF_WHOLE
-from opcost.costs.in_place import ALONE, IN_PLACE, between_calls, of_operators
+from opcost.costs.in_context import IN_CONTEXT, ISOLATED, between_calls, of_operators
 from opcost.costs.terms import terms_of
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.kinds import KINDS
 from opcost.measuring import benchmark
-from opcost.measuring.in_place import VARYING, WAITING, InPlace, time_in_place
+from opcost.measuring.in_context import VARYING, WAITING, InPlace, time_in_context
 from opcost.measuring.subjects import ModelSubject
 from opcost.measuring.workload import ModelWorkload
 from opcost.models.configs import define_models
@@ -87,8 +87,8 @@ def timed(takes, device, **options):
     with torch.inference_mode():
         with CallLog() as log:
             workload.output()
-        timing = type("Timing", (), {"batch_iterations": 2})
-        return time_in_place(workload, log.operator_tuples, device, NoWatch(), timing, 0.0)
+        timing = type("Timing", (), {"block_iterations": 2})
+        return time_in_context(workload, log.operator_tuples, device, NoWatch(), timing, 0.0)
 
 
 def test_each_call_takes_the_time_that_passes_in_it_without_that_of_the_clock(takes):
@@ -113,9 +113,9 @@ def test_a_model_that_makes_as_many_other_calls_is_not_timed_in_place():
     with torch.inference_mode():
         with CallLog() as log:
             workload.output()
-        timing = type("Timing", (), {"batch_iterations": 2})
+        timing = type("Timing", (), {"block_iterations": 2})
         calls = log.operator_tuples
-        found = time_in_place(workload, calls, SimulatedDevice(), NoWatch(), timing, 0.0)
+        found = time_in_context(workload, calls, SimulatedDevice(), NoWatch(), timing, 0.0)
     assert found == VARYING
 
 
@@ -151,7 +151,7 @@ def ids_of(model):
 
 def test_every_whole_model_is_timed_call_by_call(model, cpu, watch):
     found = benchmark.measure(ModelSubject(DEFINITION, None, model), station_of(cpu, QUICK, watch))
-    assert (found["status"], found.get("in_place_reason")) == ("ok", None)
+    assert (found["status"], found.get("in_context_reason")) == ("ok", None)
     assert found["call_tuple_id"] == ids_of(model)
     assert min(found["call_time_s"]) >= 0
     assert 0 < sum(found["call_time_s"]) < found["clocked_time_s"]
@@ -178,25 +178,25 @@ def estimate(model, *wholes, variation=0.0, **changes):
 def test_the_difference_of_sum_and_whole_has_two_parts(model, call_s, whole_s):
     found = estimate(model, whole(model, call_s, whole_s))
     columns = {**compare(found)}
-    added_s = columns["in_place_time_s"] - columns["operators_time_s"]
+    added_s = columns["in_context_time_s"] - columns["operators_time_s"]
     beyond_s = columns["between_calls_time_s"] - columns["overhead_time_s"]
     assert added_s + beyond_s == pytest.approx(whole_s - columns["estimate_time_s"])
-    assert sum(each["added_time_s"] for each in found.in_place.rows()) == pytest.approx(added_s)
+    assert sum(each["added_time_s"] for each in found.in_context.rows()) == pytest.approx(added_s)
 
 
 def test_an_operator_in_place_is_compared_with_it_alone(model):
-    rows = estimate(model, whole(model, 1.2e-3, 0.1)).in_place.rows()
+    rows = estimate(model, whole(model, 1.2e-3, 0.1)).in_context.rows()
     assert {each["tuple_id"] for each in rows} == {
         record.operator_tuple.tuple_id for record, _ in model.kernels()
     }
     for each in (*rows, *of_operators(rows)):
-        assert each["time_in_place_ratio"] == pytest.approx(1.2)
-        assert each["time_in_place_ratio_ci_low"] < 1.2 < each["time_in_place_ratio_ci_high"]
+        assert each["time_in_context_ratio"] == pytest.approx(1.2)
+        assert each["time_in_context_ratio_ci_low"] < 1.2 < each["time_in_context_ratio_ci_high"]
     operators = {each["operator"]: each for each in of_operators(rows)}
     convolutions = operators["conv2d"]
     assert convolutions["calls"] == 26
-    assert ALONE.read(convolutions).value == pytest.approx(26e-3)
-    assert IN_PLACE.read(convolutions).value == pytest.approx(26 * 1.2e-3)
+    assert ISOLATED.read(convolutions).value == pytest.approx(26e-3)
+    assert IN_CONTEXT.read(convolutions).value == pytest.approx(26 * 1.2e-3)
 
 
 def test_shares_of_the_sum_are_compared_with_those_in_the_running_model(model):
@@ -213,7 +213,7 @@ def test_shares_of_the_sum_are_compared_with_those_in_the_running_model(model):
 def test_an_explanation_reads_all_that_times_in_place_need(model):
     columns = whole(model, 1e-3, 0.1)
     read = {name: columns.get(name) for name in OF_WHOLE}
-    both = [estimate(model, each).in_place.columns() for each in (columns, read)]
+    both = [estimate(model, each).in_context.columns() for each in (columns, read)]
     assert both[0] == both[1]
 
 
@@ -226,8 +226,8 @@ def test_shares_of_runs_are_averaged(model):
     found = estimate(model, whole(model, 1e-3, 0.1), whole(model, 8e-3, 0.4))
     kernels = sum(count for _, count in model.kernels())
     assert found.whole_time.value == pytest.approx(0.2)
-    assert found.in_place.operators.value == pytest.approx((0.01 + 0.02) / 2 * 0.2 * kernels)
-    assert found.in_place.operators.high > 8e-3 * kernels * 0.5
+    assert found.in_context.operators.value == pytest.approx((0.01 + 0.02) / 2 * 0.2 * kernels)
+    assert found.in_context.operators.high > 8e-3 * kernels * 0.5
 
 
 ONE_OFF = {16.4e-3: 19.0e-3, 8.19e-3: 11.4e-3, 7.03e-3: 9.85e-3, 6.66e-3: 9.06e-3}
@@ -256,11 +256,11 @@ def test_runs_that_disagree_are_told_and_are_all_in_the_interval(model):
         "Runs that disagree, so that the interval holds all of them: whole model of squeezenet1_1 "
         "(16.4 ms, 8.19 ms, 7.03 ms, 6.66 ms; it counts as 8.91 ms)."
     ]
-    assert compare(found)["reference_flags"] == ["runs_disagree"]
+    assert compare(found)["end_to_end_flags"] == ["runs_disagree"]
     assert (found.whole_time.low, found.whole_time.high) == (6.66e-3, 16.4e-3)
     agreeing = estimate(model, *found.whole[1:], variation=0.05)
     for each in (agreeing, one_off(model, variation=0.2)):
-        assert told(each) == compare(each)["reference_flags"] == []
+        assert told(each) == compare(each)["end_to_end_flags"] == []
 
 
 def test_disturbed_runs_of_a_whole_model_are_left_out_if_others_are_not(model):
@@ -268,16 +268,16 @@ def test_disturbed_runs_of_a_whole_model_are_left_out_if_others_are_not(model):
     disturbed = {**one_off(model).whole[0], "flags": ["disturbed"]}
     found = estimate(model, disturbed, *clean, variation=0.05)
     expected, compared = compare(estimate(model, *clean, variation=0.05)), compare(found)
-    for name in (*TIME.of("reference").names, "in_place_time_s", "clocked_time_s"):
+    for name in (*TIME.of("end_to_end").names, "in_context_time_s", "clocked_time_s"):
         assert compared[name] == expected[name]
-    assert (compared["reference_measurements"], compared["reference_flags"]) == (3, [])
+    assert (compared["end_to_end_measurements"], compared["end_to_end_flags"]) == (3, [])
     assert told(found) == [
         "Left out, as these runs were disturbed and others not: whole model of squeezenet1_1 "
         "(16.4 ms; it counts as 7.27 ms) (opcost retry --flag disturbed measures them again)."
     ]
     alone = estimate(model, *({**each, "flags": ["disturbed"]} for each in clean), variation=0.05)
-    assert compare(alone)["reference_time_s"] == expected["reference_time_s"]
-    assert compare(alone)["reference_flags"] == ["disturbed"]
+    assert compare(alone)["end_to_end_time_s"] == expected["end_to_end_time_s"]
+    assert compare(alone)["end_to_end_flags"] == ["disturbed"]
     assert told(alone) == []
 
 
@@ -286,7 +286,7 @@ def test_runs_that_cannot_be_compared_are_not_told(model, flags):
     first, *others = one_off(model).whole
     odd = {**first, "flags": flags, "device_name": "another"}
     found = estimate(model, odd, *others, variation=0.05)
-    assert compare(found)["reference_time_s"] is None
+    assert compare(found)["end_to_end_time_s"] is None
     assert told(found) == []
 
 
@@ -296,56 +296,56 @@ def test_what_only_a_disturbed_run_has_is_taken_from_it(model):
     none = {**dict.fromkeys([*energy, *CALL_TIME.names]), "energy_reason": "simulated: no reading"}
     disturbed = {**first, **energy, "energy_reason": None, "flags": ["disturbed"]}
     found = compare(estimate(model, disturbed, *({**each, **none} for each in others)))
-    assert found["reference_measurements"] == 3
-    assert found["reference_energy_j"] == 1.0
-    assert found["in_place_time_s"] is not None
+    assert found["end_to_end_measurements"] == 3
+    assert found["end_to_end_energy_j"] == 1.0
+    assert found["in_context_time_s"] is not None
 
 
 def test_what_was_measured_under_interference_is_marked(model):
     quiet = profiled(model, estimate(model, whole(model, 1e-3, 0.1)), "operator")
-    assert not in_place_table.is_marked(quiet)
-    for kind in in_place_table.KINDS:
+    assert not in_context_table.is_marked(quiet)
+    for kind in in_context_table.KINDS:
         disturbed = estimate(model, whole(model, 1e-3, 0.1), flags=["disturbed"])
         *rows, between, total = profiled(model, disturbed, kind)
         assert all(each["alone"].endswith(" ~") for each in rows)
-        assert not in_place_table.is_marked([between, total])
+        assert not in_context_table.is_marked([between, total])
     busy = estimate(model, whole(model, 1e-3, 0.1, flags=["disturbed"]))
     *rows, total = profiled(model, busy, "operator", 2)
     assert total["in place"].endswith(" ~")
-    assert not in_place_table.is_marked(rows)
+    assert not in_context_table.is_marked(rows)
 
 
 def test_the_clock_is_compared_within_each_run(model):
     quick, slow = (whole(model, 1e-5, s, clocked_time_s=1.1 * s) for s in (0.01, 0.0145))
     compared = {"model": "net", **compare(estimate(model, quick, slow))}
-    assert compared["clocked_time_s"] == pytest.approx(1.1 * compared["reference_time_s"])
-    assert not any("Faster with the clock" in each for each in in_place_text.verdicts([compared]))
+    assert compared["clocked_time_s"] == pytest.approx(1.1 * compared["end_to_end_time_s"])
+    assert not any("Faster with the clock" in each for each in in_context_text.verdicts([compared]))
 
 
 def test_what_is_between_the_calls_is_the_same_everywhere(model):
     found = one_off(model, variation=0.2)
     compared = {"model": "squeezenet1_1", "target": "local", **compare(found)}
-    [cells] = in_place_text.model_cells([compared])
-    for kind in in_place_table.KINDS:
+    [cells] = in_context_text.model_cells([compared])
+    for kind in in_context_table.KINDS:
         [between] = [
             each["in place"]
-            for each in in_place_table.table_cells(found, compared, kind, 1000)
+            for each in in_context_table.table_cells(found, compared, kind, 1000)
             if "(between calls)" in each.values()
         ]
         assert between == cells["between calls"]
-    assert f"between their calls pass {between}," in in_place_text.note(compared, ())
+    assert f"between their calls pass {between}," in in_context_text.note(compared, ())
 
 
 def test_rows_are_known_no_better_than_the_whole_model_and_all_of_them_together(model):
     found = one_off(model)
     least = found.whole_time.relative_half_width
-    total = found.in_place.operators.relative_half_width
+    total = found.in_context.operators.relative_half_width
     assert total > least
-    rows = found.in_place.rows()
-    for each in (*of_operators(rows), *found.in_place.modules(), *found.in_place.calls()):
-        assert IN_PLACE.read(each).relative_half_width >= least
-    halves = [IN_PLACE.read(each).half_width for each in of_operators(rows)]
-    assert sum(halves) >= found.in_place.operators.half_width * 0.999
+    rows = found.in_context.rows()
+    for each in (*of_operators(rows), *found.in_context.modules(), *found.in_context.calls()):
+        assert IN_CONTEXT.read(each).relative_half_width >= least
+    halves = [IN_CONTEXT.read(each).half_width for each in of_operators(rows)]
+    assert sum(halves) >= found.in_context.operators.half_width * 0.999
 
 
 def test_a_common_speed_does_not_make_the_time_between_calls_uncertain(model):
@@ -364,12 +364,12 @@ def test_the_time_between_calls_that_may_be_zero_is_said_to_be(model):
     compared = {"model": "net", **compare(found)}
     between = profiled(model, found, "operator")[-2]
     assert between["in place"] == "0 ± 1.0 ms"
-    assert in_place_text.verdicts([compared | {"between_calls_time_s": -3e-5}]) == []
+    assert in_context_text.verdicts([compared | {"between_calls_time_s": -3e-5}]) == []
 
 
 def test_modules_have_the_time_of_their_calls_in_place(model):
     modules = estimate(model, whole(model, 1e-3, 0.1)).modules()
-    assert sum(each["in_place_time_s"] for each in modules) == pytest.approx(
+    assert sum(each["in_context_time_s"] for each in modules) == pytest.approx(
         1e-3 * len(model.calls)
     )
 
@@ -380,7 +380,7 @@ def test_views_of_a_device_may_differ(model):
         number for number, call in enumerate(model.calls) if not launches(model, call.position)
     )
     other = whole(model, 1e-3, 0.1, call_tuple_id=[*ids[:dropout], "other", *ids[dropout + 1 :]])
-    found = estimate(model, other).in_place
+    found = estimate(model, other).in_context
     assert found.reason is None
     assert found.by_call_s[dropout] == 0.0
     kernels = sum(count for _, count in model.kernels())
@@ -395,14 +395,14 @@ def launches(model, position):
     ("changes", "reason"),
     [
         ({"call_tuple_id": None, "call_time_s": None}, "before opcost timed calls in place"),
-        ({"call_time_s": None, "in_place_reason": VARYING}, VARYING),
+        ({"call_time_s": None, "in_context_reason": VARYING}, VARYING),
     ],
 )
 def test_without_times_in_place_there_is_a_reason(changes, reason, model):
     columns = compare(estimate(model, whole(model, 1e-3, 0.1, **changes)))
-    assert columns["in_place_time_s"] is None
+    assert columns["in_context_time_s"] is None
     assert columns["between_calls_time_s"] is None
-    assert reason in columns["in_place_reason"]
+    assert reason in columns["in_context_reason"]
 
 
 def far_off(model, factor, whole_s=0.1, isolated_s=1e-3, most=1):
@@ -416,7 +416,7 @@ def far_off(model, factor, whole_s=0.1, isolated_s=1e-3, most=1):
     seconds = {f"time{limit}_s": isolated_s * f for limit, f in LIMITS.items()}
     found = estimate(model, whole(model, 1e-3, whole_s, **columns), **seconds)
     compared = {"model": "squeezenet1_1", **compare(found)}
-    said = caveats([compared], in_context=found.in_place.rows())
+    said = caveats([compared], in_context=found.in_context.rows())
     return [text for text in said if "part of the estimate" in text]
 
 
@@ -461,7 +461,7 @@ def test_three_operators_that_are_far_off_are_named_and_others_counted(model):
 
 def test_times_of_other_calls_are_not_taken_for_those_of_the_model(model):
     ids = ids_of(model)
-    found = estimate(model, whole(model, 1e-3, 0.1, call_tuple_id=[*ids[1:], ids[0]])).in_place
+    found = estimate(model, whole(model, 1e-3, 0.1, call_tuple_id=[*ids[1:], ids[0]])).in_context
     assert found.operators is None
     assert found.rows() == []
     assert "made other calls than were recorded or extracted" in found.reason
@@ -470,23 +470,26 @@ def test_times_of_other_calls_are_not_taken_for_those_of_the_model(model):
 def test_what_is_too_noisy_in_place_is_no_sentence(model):
     found = estimate(model, whole(model, 1.5e-3, 0.2))
     compared = {"model": "squeezenet1_1", "target": "local", **compare(found)}
-    in_place_s = compared["in_place_time_s"]
-    noisy = {"in_place_time_ci_low_s": 0.1 * in_place_s, "in_place_time_ci_high_s": 9 * in_place_s}
-    rows = found.in_place.rows()
-    assert in_place_text.note(compared | noisy, rows) is None
-    each_noisy = [row | {IN_PLACE.low: 0.0, IN_PLACE.high: 1.0} for row in rows]
-    assert "against alone;" in in_place_text.note(compared, each_noisy)
+    in_context_s = compared["in_context_time_s"]
+    noisy = {
+        "in_context_time_ci_low_s": 0.1 * in_context_s,
+        "in_context_time_ci_high_s": 9 * in_context_s,
+    }
+    rows = found.in_context.rows()
+    assert in_context_text.note(compared | noisy, rows) is None
+    each_noisy = [row | {IN_CONTEXT.low: 0.0, IN_CONTEXT.high: 1.0} for row in rows]
+    assert "against alone;" in in_context_text.note(compared, each_noisy)
 
 
 def test_the_text_names_both_parts_of_the_difference(model):
     found = estimate(model, whole(model, 1.5e-3, 0.2))
     compared = {"model": "squeezenet1_1", "target": "local", **compare(found)}
-    text = in_place_text.note(compared, found.in_place.rows())
+    text = in_context_text.note(compared, found.in_context.rows())
     kernels = sum(count for _, count in model.kernels())
     assert f"the operators take {1.5 * kernels:.1f} ms" in text.replace("± 1.0%, ", "")
     assert "+50.0% against alone (relu_ +50%, conv2d +50%" in text
     assert "for which the sum has" in text
-    header, line = in_place_text.lines(in_place_text.model_cells([compared]))
+    header, line = in_context_text.lines(in_context_text.model_cells([compared]))
     assert "between calls" in header
     assert "+50%" in line
     assert line.endswith("+10%")
@@ -498,7 +501,7 @@ def test_a_difference_within_its_interval_and_a_clock_that_costs_nothing_are_tol
     quick = {"model": "quick", **compare(estimate(model, whole(model, 1e-3, 0.5)))}
     quick["clocked_time_s"] = 0.4
     short = {"model": "short", **compare(estimate(model, whole(model, 1e-3, 0.05)))}
-    text = " ".join(in_place_text.verdicts([alike, other, quick, short]))
+    text = " ".join(in_context_text.verdicts([alike, other, quick, short]))
     assert "so the time between calls is negative" in text
     assert text.endswith("the machine's speed changed: short.")
     assert "Sum and whole agree within their uncertainty: alike." in text
@@ -507,14 +510,14 @@ def test_a_difference_within_its_interval_and_a_clock_that_costs_nothing_are_tol
 
 def profiled(model, found, kind, most=1000):
     compared = {"model": "squeezenet1_1", "target": "local", **compare(found)}
-    return in_place_table.table_cells(found, compared, kind, most)
+    return in_context_table.table_cells(found, compared, kind, most)
 
 
 def percent(cell):
     return float(cell["share"].removesuffix("%"))
 
 
-@pytest.mark.parametrize("kind", in_place_table.KINDS)
+@pytest.mark.parametrize("kind", in_context_table.KINDS)
 @pytest.mark.parametrize("most", [3, 1000])
 @pytest.mark.parametrize("whole_s", [0.2, 0.05])
 def test_the_rows_of_each_table_add_up_to_the_whole_model(model, kind, most, whole_s):
@@ -533,9 +536,9 @@ def test_the_rows_of_each_table_add_up_to_the_whole_model(model, kind, most, who
 
 def test_modules_leave_views_to_the_time_between_calls_as_the_whole_model_does(model):
     found = estimate(model, whole(model, 1e-3, 0.1))
-    modules = found.in_place.modules()
+    modules = found.in_context.modules()
     assert sum(each["calls"] for each in modules) == sum(count for _, count in model.kernels())
-    assert sum(map(in_place_s, modules)) == pytest.approx(found.in_place.operators.value)
+    assert sum(map(in_context_s, modules)) == pytest.approx(found.in_context.operators.value)
     assert {each["module_class"] for each in modules if "classifier" in each["module_path"]} == {
         "Conv2d",
         "ReLU",
@@ -543,16 +546,16 @@ def test_modules_leave_views_to_the_time_between_calls_as_the_whole_model_does(m
     }
 
 
-def in_place_s(row):
-    return row[IN_PLACE.value]
+def in_context_s(row):
+    return row[IN_CONTEXT.value]
 
 
 def test_modules_and_calls_have_intervals(model):
     found = estimate(model, whole(model, 1e-3, 0.1))
-    assert len(found.in_place.calls()) == sum(count for _, count in model.kernels())
-    for each in (*found.in_place.calls(), *found.in_place.modules()):
-        in_place = IN_PLACE.read(each)
-        assert in_place.low < in_place.value < in_place.high
+    assert len(found.in_context.calls()) == sum(count for _, count in model.kernels())
+    for each in (*found.in_context.calls(), *found.in_context.modules()):
+        in_context = IN_CONTEXT.read(each)
+        assert in_context.low < in_context.value < in_context.high
     [first, *_] = profiled(model, found, "call")
     assert (first["module"], first["alone"]) == ("features.0", "1.00 ms ± 1.0%")
     assert first["more"] == "+0.0% ± 1.7%"
@@ -578,8 +581,8 @@ def test_overloads_of_an_operator_are_one_row():
         "tuple_id": "1",
         "description": "div(2)",
         "calls": 2,
-        **ALONE.columns(Estimate(1.0, 0.9, 1.1)),
-        **IN_PLACE.columns(Estimate(2.0, 1.9, 2.1)),
+        **ISOLATED.columns(Estimate(1.0, 0.9, 1.1)),
+        **IN_CONTEXT.columns(Estimate(2.0, 1.9, 2.1)),
     }
     [found] = of_operators(
         [{**each, "operator": f"aten.div.{overload}"} for overload in ("Tensor", "Scalar")]

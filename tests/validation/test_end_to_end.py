@@ -77,7 +77,7 @@ def test_every_tuple_replays_with_the_recorded_outputs(name, cpu):
 
 IDS = """
 import sys
-from test_whole_models import BY_NAME
+from test_end_to_end import BY_NAME
 from opcost.tuples.extraction import extract_model_tuples
 for name in sys.argv[1:]:
     for record in extract_model_tuples(BY_NAME[name]).tuples:

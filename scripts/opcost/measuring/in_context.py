@@ -121,7 +121,7 @@ def clock_s(device: Device) -> float | None:
     return None
 
 
-def time_in_place(
+def time_in_context(
     workload: ModelWorkload,
     calls: Sequence[OperatorTuple],
     device: Device,
@@ -146,7 +146,7 @@ def time_in_place(
     start_s = perf_counter()
     while not _enough(len(found), sum(counted), perf_counter() - start_s, least_s):
         batch: list[bool] = []
-        for _ in range(timing.batch_iterations):
+        for _ in range(timing.block_iterations):
             began_s = perf_counter()
             with CallClock(device, hold_s) as clock:
                 workload.run(1)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from opcost import statistics
-from opcost.costs.in_place import IN_PLACE, between_calls, of_operators, of_tuples, together
-from opcost.costs.in_place_text import against_alone, beyond_s, in_the_sum
+from opcost.costs.in_context import IN_CONTEXT, between_calls, of_operators, of_tuples, together
+from opcost.costs.in_context_text import against_isolated, beyond_s, in_the_sum
 from opcost.costs.terms import Row
 from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import TIME
@@ -54,7 +54,7 @@ def table_cells(
     `compared` is the model's row of the comparison. Empty if the calls were not timed in place.
     """
     named = _named(estimate, kind)
-    whole, total = (TIME.of(each).read(compared) for each in ("reference", "estimate"))
+    whole, total = (TIME.of(each).read(compared) for each in ("end_to_end", "estimate"))
     between, in_sum_s = between_calls(compared), beyond_s(compared)
     if whole is None or between is None or not named:
         return []
@@ -63,14 +63,14 @@ def table_cells(
     first = next(iter(named[0][0]))
     if others:
         shown = [*shown, ({first: f"({len(others)} more: --top)"}, together(others))]
-    amounts = [*(row[IN_PLACE.value] for _, row in shown), between.value]
+    amounts = [*(row[IN_CONTEXT.value] for _, row in shown), between.value]
     disturbed = _disturbed(estimate)
     found = [
         {
             **names,
             "calls": str(row["calls"]),
-            "in place": _seconds(row, IN_PLACE.read(compared)),
-            **_marked(against_alone(row), "alone", not disturbed.isdisjoint(row["tuple_ids"])),
+            "in place": _seconds(row, IN_CONTEXT.read(compared)),
+            **_marked(against_isolated(row), "alone", not disturbed.isdisjoint(row["tuple_ids"])),
         }
         for names, row in shown
     ]
@@ -88,7 +88,7 @@ def table_cells(
         "more": difference(statistics.ratio(whole, total).plus(-1)) if total else "-",
         "adds": with_margin(_beyond(whole, total), TIME.show),
     }
-    all_of_it = _marked(all_of_it, "in place", DISTURBED in (compared["reference_flags"] or ()))
+    all_of_it = _marked(all_of_it, "in place", DISTURBED in (compared["end_to_end_flags"] or ()))
     shares = [percent(each / math.fsum(amounts), 1) for each in [*amounts, math.fsum(amounts)]]
     counts = [] if kind == "call" else ["calls"]
     titles = [*named[0][0], *counts, "in place", "share", "alone", "more", "adds"]
@@ -117,13 +117,13 @@ def _marked(cells: Mapping[str, str], title: str, mark: bool) -> dict[str, str]:
 
 
 def _named(estimate: "ModelEstimate", kind: str) -> list[_Named]:
-    in_place = estimate.in_place
+    in_context = estimate.in_context
     if kind == "operator":
-        return [({kind: row["operator"]}, row) for row in of_operators(in_place.rows())]
+        return [({kind: row["operator"]}, row) for row in of_operators(in_context.rows())]
     if kind == "tuple":
-        tuples = of_tuples(in_place.rows())
+        tuples = of_tuples(in_context.rows())
         return [({kind: text}, row) for text, row in zip(_texts(tuples), tuples, strict=True)]
-    rows = in_place.modules() if kind == "module" else in_place.calls()
+    rows = in_context.modules() if kind == "module" else in_context.calls()
     several = len({row["phase"] for row in rows}) > 1
     return [(_place(kind, row) | ({"phase": row["phase"]} if several else {}), row) for row in rows]
 
@@ -149,10 +149,10 @@ def _texts(tuples: Sequence[Row]) -> list[str]:
 
 def _seconds(row: Row, total: Estimate | None) -> str:
     """What a row takes in place; without an interval, no more precise than all rows together."""
-    in_place, relative = IN_PLACE.read(row), total and total.relative_half_width
-    if in_place and in_place.half_width is None and relative:
-        return without_interval(in_place.value, relative * in_place.value, TIME.show)
-    return with_interval(in_place, TIME.show)
+    in_context, relative = IN_CONTEXT.read(row), total and total.relative_half_width
+    if in_context and in_context.half_width is None and relative:
+        return without_interval(in_context.value, relative * in_context.value, TIME.show)
+    return with_interval(in_context, TIME.show)
 
 
 def _beyond(whole: Estimate, total: Estimate | None) -> Estimate | None:

@@ -37,7 +37,11 @@ from opcost.tuples.operator_tuple import short_name
 if TYPE_CHECKING:
     from opcost.costs.estimate import ModelEstimate
 
-ALONE, IN_PLACE, RATIO = TIME.of("alone"), TIME.of("in_place"), TIME.relative("in_place_ratio")
+ISOLATED, IN_CONTEXT, RATIO = (
+    TIME.of("isolated"),
+    TIME.of("in_context"),
+    TIME.relative("in_context_ratio"),
+)
 
 _NOT_MEASURED = (
     "the whole model was measured before opcost timed calls in place; to measure it again, delete "
@@ -47,7 +51,7 @@ _NO_CALLS = "the model calls no operator"
 _OTHER_CALLS = "the measured model made other calls than were recorded or extracted"
 
 
-class InPlaceTimes:
+class InContextTimes:
     """What a model's calls take in place, in the mean over the runs that count for the time of the
     whole model.
     """
@@ -63,7 +67,7 @@ class InPlaceTimes:
         self._runs = [_shares(by_call, row[TIME.value]) for row, by_call in known]
         self.reason = None
         if not self._runs:
-            reasons = (row["in_place_reason"] for row in measured)
+            reasons = (row["in_context_reason"] for row in measured)
             unknown = _OTHER_CALLS if clocked else _NOT_MEASURED
             unknown = unknown if self._model.calls else _NO_CALLS
             self.reason = next(filter(None, reasons), unknown) if measured else None
@@ -147,7 +151,7 @@ class InPlaceTimes:
         the sum and its share in the whole model; None if one of them is unknown.
         """
         total, between_s = self._estimate.summed_time, self.between_s
-        rows = [(IN_PLACE.read(row), ALONE.read(row)) for row in of_operators(self.rows())]
+        rows = [(IN_CONTEXT.read(row), ISOLATED.read(row)) for row in of_operators(self.rows())]
         known = [(here.value, alone.value) for here, alone in rows if here and alone]
         if total is None or between_s is None or not known or len(known) < len(rows):
             return None
@@ -180,11 +184,11 @@ class InPlaceTimes:
     def columns(self) -> dict[str, Any]:
         """The columns of the comparison."""
         return {
-            **IN_PLACE.columns(self.operators),
+            **IN_CONTEXT.columns(self.operators),
             "between_calls_time_s": self.between_s,
             "clocked_time_s": self.clocked_s,
             "largest_share_difference": self.largest_share_difference,
-            "in_place_reason": self.reason,
+            "in_context_reason": self.reason,
         }
 
     def rows(self) -> list[dict[str, Any]]:
@@ -192,11 +196,11 @@ class InPlaceTimes:
         found = []
         for term in self._estimate.addable:
             operator_tuple = term.record.operator_tuple
-            in_place = self.of_tuples.get(operator_tuple.tuple_id)
-            if in_place is None:
+            in_context = self.of_tuples.get(operator_tuple.tuple_id)
+            if in_context is None:
                 continue
             alone = self._alone[operator_tuple.tuple_id]
-            ratio = statistics.ratio(in_place, alone) if alone else None
+            ratio = statistics.ratio(in_context, alone) if alone else None
             found.append(
                 {
                     "model": self._model.model,
@@ -204,13 +208,15 @@ class InPlaceTimes:
                     "operator": operator_tuple.operator,
                     "description": str(operator_tuple),
                     "calls": term.calls,
-                    **ALONE.columns(alone),
-                    **IN_PLACE.columns(in_place),
+                    **ISOLATED.columns(alone),
+                    **IN_CONTEXT.columns(in_context),
                     **RATIO.columns(ratio),
-                    "added_time_s": term.calls * (in_place.value - alone.value) if alone else None,
+                    "added_time_s": term.calls * (in_context.value - alone.value)
+                    if alone
+                    else None,
                 }
             )
-        return sorted(found, key=lambda row: -row["calls"] * row[IN_PLACE.value])
+        return sorted(found, key=lambda row: -row["calls"] * row[IN_CONTEXT.value])
 
     def modules(self) -> list[dict[str, Any]]:
         """The operators that each module itself calls, by phase, the costliest first; empty if
@@ -225,7 +231,7 @@ class InPlaceTimes:
             for (path, kind, phase), calls in numbers.items()
             if (both := self._added_up(calls)) is not None
         ]
-        return sorted(found, key=lambda row: -row[IN_PLACE.value])
+        return sorted(found, key=lambda row: -row[IN_CONTEXT.value])
 
     def calls(self) -> list[dict[str, Any]]:
         """Each call that launches a kernel, with its number among all calls, in their order; empty
@@ -278,14 +284,14 @@ def between_calls(compared: Row) -> Estimate | None:
     They are the rest of the whole model, so an error of the whole changes them in proportion, and
     one of the operators' share by as much as the operators.
     """
-    in_place, whole = IN_PLACE.read(compared), TIME.of("reference").read(compared)
+    in_context, whole = IN_CONTEXT.read(compared), TIME.of("end_to_end").read(compared)
     value = compared["between_calls_time_s"]
-    if value is None or in_place is None or whole is None:
+    if value is None or in_context is None or whole is None:
         return None
-    if in_place.half_width is None or whole.half_width is None:
+    if in_context.half_width is None or whole.half_width is None:
         return Estimate(value, None, None)
-    share = in_place.value / whole.value
-    of_share = max(in_place.half_width**2 - (share * whole.half_width) ** 2, 0.0)
+    share = in_context.value / whole.value
+    of_share = max(in_context.half_width**2 - (share * whole.half_width) ** 2, 0.0)
     half = math.hypot(math.sqrt(of_share), (1 - share) * whole.half_width)
     return Estimate(value, value - half, value + half)
 
@@ -302,14 +308,14 @@ def of_tuples(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 def together(rows: Sequence[Row]) -> dict[str, Any]:
     """Rows for all calls as one, whose errors are taken to have one cause."""
-    in_place, alone = (
+    in_context, alone = (
         [each for row in rows if (each := quantity.read(row)) is not None]
-        for quantity in (IN_PLACE, ALONE)
+        for quantity in (IN_CONTEXT, ISOLATED)
     )
     return _both(
         sum(row["calls"] for row in rows),
         [tuple_id for row in rows for tuple_id in row["tuple_ids"]],
-        statistics.correlated_sum((1, each) for each in in_place),
+        statistics.correlated_sum((1, each) for each in in_context),
         statistics.correlated_sum((1, each) for each in alone) if len(alone) == len(rows) else None,
     )
 
@@ -322,7 +328,7 @@ def _grouped(rows: Sequence[Row], column: str, key: Callable[[Row], str]) -> lis
         {column: name, "description": tuples[0]["description"], **_of_all_calls(tuples)}
         for name, tuples in groups.items()
     ]
-    return sorted(found, key=lambda row: -row[IN_PLACE.value])
+    return sorted(found, key=lambda row: -row[IN_CONTEXT.value])
 
 
 def _shares(times: Sequence[Estimate], whole_s: float) -> list[Estimate]:
@@ -333,26 +339,26 @@ def _of_all_calls(tuples: Sequence[Row]) -> dict[str, Any]:
     """Alone only if all of the tuples are. Tuples are measured alone one by one; in place, their
     errors are taken to have one cause.
     """
-    in_place, alone = (
+    in_context, alone = (
         [(row["calls"], each) for row in tuples if (each := quantity.read(row)) is not None]
-        for quantity in (IN_PLACE, ALONE)
+        for quantity in (IN_CONTEXT, ISOLATED)
     )
     return _both(
         sum(row["calls"] for row in tuples),
         [row["tuple_id"] for row in tuples],
-        statistics.correlated_sum(in_place),
+        statistics.correlated_sum(in_context),
         statistics.weighted_sum(alone) if len(alone) == len(tuples) else None,
     )
 
 
 def _both(
-    calls: int, tuple_ids: Sequence[str], in_place: Estimate, alone: Estimate | None
+    calls: int, tuple_ids: Sequence[str], in_context: Estimate, alone: Estimate | None
 ) -> dict[str, Any]:
     return {
         "calls": calls,
         "tuple_ids": tuple_ids,
-        **ALONE.columns(alone),
-        **IN_PLACE.columns(in_place),
-        **RATIO.columns(statistics.ratio(in_place, alone) if alone else None),
-        "added_time_s": in_place.value - alone.value if alone else None,
+        **ISOLATED.columns(alone),
+        **IN_CONTEXT.columns(in_context),
+        **RATIO.columns(statistics.ratio(in_context, alone) if alone else None),
+        "added_time_s": in_context.value - alone.value if alone else None,
     }

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from opcost import statistics
-from opcost.costs.in_place import ALONE, IN_PLACE, RATIO, between_calls, of_operators
+from opcost.costs.in_context import IN_CONTEXT, ISOLATED, RATIO, between_calls, of_operators
 from opcost.costs.terms import Row
 from opcost.rows.quantities import TIME
 from opcost.text import (
@@ -37,19 +37,19 @@ def model_cells(comparison: Iterable[Row]) -> list[dict[str, str]]:
     rows, cells = list(comparison), []
     several = len({row["target"] for row in rows}) > 1
     for row in rows:
-        in_place = IN_PLACE.read(row)
-        if in_place is None:
+        in_context = IN_CONTEXT.read(row)
+        if in_context is None:
             continue
-        alone_s, half_s = row["operators_time_s"], in_place.half_width
-        whole_s, relative = row[TIME.of("reference").value], in_place.relative_half_width
+        alone_s, half_s = row["operators_time_s"], in_context.half_width
+        whole_s, relative = row[TIME.of("end_to_end").value], in_context.relative_half_width
         cells.append(
             {
                 "model": row["model"],
                 **({"target": row["target"]} if several else {}),
                 "sum - whole": difference(TIME.error.read(row)),
                 "alone": without_interval(alone_s, half_s, TIME.show),
-                "in place": with_interval(in_place, TIME.show),
-                "more": _more(in_place.value, alone_s, relative),
+                "in place": with_interval(in_context, TIME.show),
+                "more": _more(in_context.value, alone_s, relative),
                 "between calls": with_margin(between_calls(row), TIME.show),
                 "in the sum": in_the_sum(row),
                 "with clock": _more(row["clocked_time_s"], whole_s, relative),
@@ -76,17 +76,19 @@ def operator_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
         {
             "operator": row["operator"],
             "calls": str(row["calls"]),
-            "in place": with_interval(IN_PLACE.read(row), TIME.show),
-            **against_alone(row),
+            "in place": with_interval(IN_CONTEXT.read(row), TIME.show),
+            **against_isolated(row),
         }
         for row in of_operators(rows)
     ]
 
 
-def against_alone(row: Row) -> dict[str, str]:
+def against_isolated(row: Row) -> dict[str, str]:
     """The cells that compare calls in place with the same calls alone."""
-    in_place, alone, ratio = (each.read(row) for each in (IN_PLACE, ALONE, RATIO))
-    added = statistics.weighted_sum([(1, in_place), (-1, alone)]) if in_place and alone else None
+    in_context, alone, ratio = (each.read(row) for each in (IN_CONTEXT, ISOLATED, RATIO))
+    added = (
+        statistics.weighted_sum([(1, in_context), (-1, alone)]) if in_context and alone else None
+    )
     return {
         "alone": with_interval(alone, TIME.show),
         "more": difference(ratio.plus(-1)) if ratio else "-",
@@ -101,14 +103,14 @@ def lines(cells: Sequence[Mapping[str, str]], left: int = 1) -> list[str]:
 
 def note(compared: Row, rows: Sequence[Row]) -> str | None:
     """What a model's operators take in place, in a sentence; None if unknown or too noisy."""
-    in_place, alone_s = IN_PLACE.read(compared), compared["operators_time_s"]
-    if in_place is None or alone_s is None or is_too_noisy(in_place):
+    in_context, alone_s = IN_CONTEXT.read(compared), compared["operators_time_s"]
+    if in_context is None or alone_s is None or is_too_noisy(in_context):
         return None
     known = [row for row in of_operators(rows) if not is_too_noisy(RATIO.read(row))]
     named = ", ".join(f"{row['operator']} {row[RATIO.value] - 1:+.0%}" for row in known[:_NAMED])
     text = (
-        f"Inside the running model, the operators take {with_interval(in_place, TIME.show)}, "
-        f"{in_place.value / alone_s - 1:+.1%} against alone{f' ({named})' if named else ''}"
+        f"Inside the running model, the operators take {with_interval(in_context, TIME.show)}, "
+        f"{in_context.value / alone_s - 1:+.1%} against alone{f' ({named})' if named else ''}"
     )
     between = between_calls(compared)
     if between is None or compared["overhead_time_s"] is None:
@@ -131,8 +133,8 @@ def far_off(comparison: Sequence[Row], rows: Iterable[Row]) -> list[str]:
     found = []
     for row in rows:
         model, calls, ratio = models[row["model"]], row["calls"], RATIO.read(row)
-        whole_s, added_s = model[TIME.of("reference").value], row["added_time_s"]
-        if model["in_place_reason"] or not whole_s or ratio is None:
+        whole_s, added_s = model[TIME.of("end_to_end").value], row["added_time_s"]
+        if model["in_context_reason"] or not whole_s or ratio is None:
             continue
         low, high = ratio.low or 0.0, ratio.high or math.inf
         overhead_s = calls * (model["overhead_time_s"] or 0.0) / model["calls"]
@@ -140,7 +142,9 @@ def far_off(comparison: Sequence[Row], rows: Iterable[Row]) -> list[str]:
         share = abs(added_s) / whole_s
         if share < _LEAST_SHARE or not (longer or high < 1 / _FAR):
             continue
-        in_context, isolated = (TIME.show(calls * row[each.value], 2) for each in (IN_PLACE, ALONE))
+        in_context, isolated = (
+            TIME.show(calls * row[each.value], 2) for each in (IN_CONTEXT, ISOLATED)
+        )
         text = (
             f"{shortened(row['description'])} takes {significant(ratio.value, 2)} times as long in "
             f"{'the model' if len(models) == 1 else row['model']} ({in_context}) as isolated "
@@ -156,7 +160,7 @@ def verdicts(comparison: Iterable[Row]) -> list[str]:
     """The models whose difference is within its interval, those in which the clock was not slower,
     which only noise explains, and those whose operators take longer than they do, beyond noise.
     """
-    rows = [row for row in comparison if IN_PLACE.read(row) is not None]
+    rows = [row for row in comparison if IN_CONTEXT.read(row) is not None]
     errors = {row["model"]: TIME.error.read(row) for row in rows}
     within = [
         name
@@ -166,7 +170,7 @@ def verdicts(comparison: Iterable[Row]) -> list[str]:
     noisy = [
         row["model"]
         for row in rows
-        if row["clocked_time_s"] < (row[TIME.of("reference").value] or 0.0)
+        if row["clocked_time_s"] < (row[TIME.of("end_to_end").value] or 0.0)
     ]
     negative = [
         row["model"]
