@@ -1,4 +1,4 @@
-"""Rule compare: sums over operators against whole models."""
+"""Rule compare: estimates from operators beside end-to-end measurements."""
 
 import gc
 from itertools import chain
@@ -14,7 +14,7 @@ from opcost.costs.published_text import published_lines
 from opcost.costs.request_text import request_lines
 from opcost.costs.requests import requests_in
 from opcost.costs.single_operators import single_operators
-from opcost.costs.summary import summarise
+from opcost.costs.summary import details, first_screen
 from opcost.costs.sweep_text import sweep_lines
 from opcost.costs.sweeps import sweep_rows
 from opcost.databases.aggregation import whole_rows
@@ -88,6 +88,9 @@ with reported(snakemake.log[0]):
         shown.others(),
     ]
     refused = refusals(models)
-    summary = summarise(comparison, shares, refused, tables.in_context, further)
-    with replacing(Path(outputs.summary)) as temporary:
-        temporary.write_text(printable_lines(summary) + "\n", encoding="utf-8")
+    for output, text in (
+        (outputs.summary, first_screen(comparison, shares, refused, further)),
+        (outputs.details, details(comparison, shares, tables.in_context)),
+    ):
+        with replacing(Path(output)) as temporary:
+            temporary.write_text(printable_lines(text) + "\n", encoding="utf-8")

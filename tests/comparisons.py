@@ -3,7 +3,7 @@
 import math
 
 from opcost.costs.comparison import compare_study
-from opcost.costs.summary import summarise
+from opcost.costs.summary import details, first_screen
 from opcost.databases import model_ratios
 from opcost.noise import Variation
 from opcost.rows import comparability, records, schemas
@@ -69,15 +69,19 @@ OVERHEAD = {
 OF_A_GPU = {"conditions_json": '{"target": {"device": "cuda"}}'}
 ON_A_GPU = {
     **OF_A_GPU,
-    **{name: value for name, value in OVERHEAD.items() if not name.startswith("displaced")},
+    **{name: value for name, value in OVERHEAD.items() if not name.startswith("cold")},
     "core_cache_bytes": 0,
 }
 """A call takes the host 10 us more than its operator, a view 1 us."""
 
 
-def summary(*tables, **more):
-    """The summary on one line, so that a test need not know where its lines end."""
-    return " ".join(summarise(*tables, **more).split())
+def summary(comparison, shares, refused=None, in_context=(), further=()):
+    """The first screen and the details on one line: a test need not know where its lines end."""
+    texts = (
+        first_screen(comparison, shares, refused, further),
+        details(comparison, shares, in_context),
+    )
+    return " ".join("\n\n".join(texts).split())
 
 
 def launched_in(seconds, **changes):

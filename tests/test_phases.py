@@ -145,9 +145,9 @@ def test_without_the_phases_of_the_whole_step_it_is_of_the_sum(model):
     compared = {"model": "net", **phase_columns(estimate(model))}
     ratio = compared["estimate_backward_time_s"] / compared["estimate_forward_time_s"]
     assert f"  {ratio:.3f} ± " in phase_lines([compared])[2]
-    assert phase_lines([compared])[2].endswith("% (sum)")
+    assert phase_lines([compared])[2].endswith("% (estimate)")
     [note] = phase_notes([compared])
-    assert "(sum): in the sum, where the whole step's phases are unknown" in note
+    assert "(estimate): in the sum, where the whole step's phases are unknown" in note
 
 
 def test_the_phases_of_a_disturbed_step_are_left_out_if_others_were_not(model):

@@ -77,8 +77,8 @@ def test_the_verdict_counts_the_models_that_can_be_compared(results):
     found = agreement(results, TIME)
     assert found.verdicts["large_gpu"].startswith("2 of 3 models can be compared.")
     rows = {(row["model"], row["target"]): row for row in found.table}
-    assert rows["first", "large_gpu"]["sum"] == "\N{EN DASH}"
-    assert rows["first", "large_gpu"]["tuples"].startswith("19/20")
+    assert rows["first", "large_gpu"]["estimate"] == "\N{EN DASH}"
+    assert rows["first", "large_gpu"]["operators"].startswith("19/20")
 
 
 def test_what_is_missing_is_named_once_with_its_reason_and_all_targets(results):
@@ -109,11 +109,10 @@ def test_a_card_has_every_segment_of_the_bar_and_the_cost_of_a_sample(results):
     assert [str(cost.quantity) for cost in with_energy.costs] == ["time", "energy"]
     assert with_energy.modules[0][0].startswith("stage")
     [time] = found["second", "processor"].costs
-    assert time.judgement.kind == "trusted"
-    assert time.judgement.sentence.startswith(f"The breakdown can be trusted to {time.trust}")
+    assert time.trust.word == "good"
 
 
-def test_what_is_not_measured_is_a_segment_and_the_reason_is_the_verdict(results):
+def test_what_is_not_measured_is_a_segment_and_the_reason_is_that_of_the_trust(results):
     [card] = [
         card
         for card in cards(results, named(results))
@@ -121,8 +120,8 @@ def test_what_is_not_measured_is_a_segment_and_the_reason_is_the_verdict(results
     ]
     [time] = card.costs
     assert time.segments[-1].is_missing
-    assert time.trust == "not verified"
-    assert "1 of 20 operator tuples failed" in time.judgement.sentence
+    assert time.trust.word == "unverified"
+    assert "1 of 20 operator tuples failed" in time.trust.reason
 
 
 def at_batches(results, *sizes):
@@ -516,7 +515,7 @@ def test_a_model_of_which_nothing_was_measured_has_a_card_with_the_reason(result
         **{"flag_counts": [], "view_calls": 0},
     }
     page = render(replace(results, comparison=[row], modules=[], shares=[]))
-    assert "Not verified: both failed." in page
+    assert "unverified: both failed" in page
     assert "an iteration</small>" not in page
 
 

@@ -28,13 +28,13 @@ def explained(steps, tmp_path):
 
     def explained(*options, name=CONFIG, without=(), **changes):
         path = database(tmp_path / "d.parquet", steps, without=without, **changes)
-        return CliRunner().invoke(main, ["explain", str(name), "-d", str(path), *options])
+        return CliRunner().invoke(main, ["explain", str(name), "-d", str(path), *map(str, options)])
 
     return explained
 
 
 def test_a_request_is_explained_by_operator_and_module(explained):
-    found = explained()
+    found = explained("--top", 10)
     assert found.exit_code == 0, found.output
     text = " ".join(found.output.split())
     assert "llama_tiny_chat: 1 sequence, each of 64 tokens that 128 new ones follow" in text
@@ -59,7 +59,12 @@ def test_all_of_it_is_json(explained, steps):
 
 
 def test_energy_is_that_of_all_tokens(explained):
-    energy = {"energy_j": 0.05, "energy_ci_low_j": 0.049, "energy_ci_high_j": 0.051}
+    energy = {
+        "power_w": 50.0,
+        "energy_j": 0.05,
+        "energy_ci_low_j": 0.049,
+        "energy_ci_high_j": 0.051,
+    }
     [target] = json.loads(explained("--json", **energy, energy_reason=None).output)["targets"]
     assert target["estimate_energy_j"] == pytest.approx(50 * target["estimate_time_s"])
     assert "energy" in explained(**energy, energy_reason=None).output
@@ -68,7 +73,7 @@ def test_energy_is_that_of_all_tokens(explained):
 def test_what_is_missing_is_said_once_for_all_steps(explained):
     found = explained(without={"embedding"})
     assert found.exit_code == INCOMPLETE
-    assert "Missing: 2 of" in found.output
+    assert "Missing on local: 2 of" in found.output
     assert "No time of llama_tiny_chat: llama_tiny_chat[prompt=64]: 1 of 35" in " ".join(
         found.output.split()
     )

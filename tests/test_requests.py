@@ -135,7 +135,9 @@ def test_the_parts_of_a_row_are_of_whole_steps_or_of_sums_together():
     rows[failed] |= {"time_reason": "the whole model was not measured"}
     columns = Request(CHAT, "local", rows).columns()
     [cells] = request_cells([columns])
-    assert all(cells[title].endswith("(sum)") for title in ("first token", "each further", "time"))
+    assert all(
+        cells[title].endswith("(estimate)") for title in ("first token", "each further", "time")
+    )
     [note] = [each for each in request_notes([columns]) if each.startswith("No time")]
     assert (
         note == "No time of whole steps of chat: chat[cache=150]: the whole model was not measured."
@@ -184,7 +186,7 @@ def test_the_text_gives_the_first_token_each_further_one_and_all():
 
 def test_sums_are_labelled_where_steps_were_not_measured_as_a_whole():
     [cells] = request_cells([request(reference=False).columns()])
-    assert cells["first token"].endswith("(sum)")
+    assert cells["first token"].endswith("(estimate)")
     assert "sum and whole" not in cells
     assert "energy" not in cells
 

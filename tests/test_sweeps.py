@@ -33,7 +33,7 @@ def compared(point, half=0.02, watts=None, whole=True, target="local"):
     seconds = SECONDS[point]
     row = {"model": NAMES[point], "target": target, "batch_size": point[0]}
     row |= {"end_to_end_flags": ["drifting"] if whole else None, TIME.run_sd: 0.01}
-    row |= {"end_to_end_measurements": 2 if whole else None}
+    row |= {"end_to_end_measurements": 2 if whole else 0}
     row |= {"time_reason": None, "energy_reason": None if watts else "no meter"}
     return row | columns(TIME, seconds) | columns(ENERGY, watts and watts * seconds)
 
@@ -71,7 +71,7 @@ def test_a_point_without_others_of_its_series_is_not_the_least_of_anything():
 def test_what_was_not_measured_has_no_row_and_an_estimate_is_said_to_be_one():
     found = rows([(1, 32)], whole=False)
     assert [(row["model"], row["time_is_estimate"]) for row in found] == [(NAMES[1, 32], True)]
-    assert "1.00 s ± 2.0% (sum)" in "\n".join(sweep_lines(found))
+    assert "1.00 s ± 2.0% (estimate)" in "\n".join(sweep_lines(found))
     assert found[0]["energy_is_estimate"] is None
 
 
@@ -236,6 +236,8 @@ def operator_rows(**columns):
         }
         cost = Estimate(1.0, 0.9, 1.1) if number == 1 else None
         row |= TIME.of("estimate").columns(cost) | ENERGY.of("estimate").columns(None)
+        row |= TIME.of("end_to_end").columns(None) | ENERGY.of("end_to_end").columns(None)
+        row |= {"end_to_end_measurements": None}
         rows_.append(row | (second if number == 2 else {}))
     models = [ModelTuples(name, (), (), None, "2.15") for name in sweep.points]
     for model in models:

@@ -1,7 +1,7 @@
 """All of torchvision can be chosen; what cannot be extracted says why, and stops nothing."""
 
 import pytest
-from opcost.costs.summary import summarise
+from opcost.costs.summary import first_screen
 from opcost.errors import OpcostError
 from opcost.measuring.benchmark import measure
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
@@ -182,7 +182,7 @@ def test_a_refusal_is_kept_with_its_reason(refused, tmp_path):
     write_model_tuples(tmp_path / "m.pkl", refused)
     assert read_model_tuples(tmp_path / "m.pkl") == refused
     assert to_benchmark(collect([refused], None)) == []
-    text = summarise([], [], refusals([refused]))
+    text = first_screen([], [], refusals([refused]))
     assert text.startswith("Not extracted: quantized_resnet18: quantised models are not")
 
 

@@ -13,6 +13,7 @@ from opcost.results_folder import (  # the rules use them, too
     CALLS,
     COMPARISON,
     DATABASE,
+    DETAILS,
     FIGURE,
     IN_CONTEXT,
     LAUNCHES,

@@ -44,6 +44,7 @@ LAUNCHES = RESULTS / "launches.parquet"
 REQUESTS = RESULTS / "requests.parquet"
 SWEEPS = RESULTS / "sweeps.parquet"
 SUMMARY = RESULTS / "summary.txt"
+DETAILS = RESULTS / "details.txt"
 FIGURE = RESULTS / "cost.svg"
 REPORT = RESULTS / "report.html"
 

@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from opcost.statistics import Estimate
 from opcost.terminal import printable
@@ -10,7 +10,9 @@ from opcost.terminal import printable
 _PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
 _DIGITS = 4
 _WIDE, _VERY_WIDE = 0.05, 0.4
-_WIDTH = 100
+WIDTH = 100
+"""The longest line, in characters."""
+
 _MOST_NOISE = 0.5
 TOO_NOISY = "too noisy to say"
 _MEANING_OF_NOISE = (
@@ -212,6 +214,20 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -
     return [(line % (*row,)).rstrip() for row in cells]
 
 
+def fitted(cells: Sequence[Mapping[str, str]], droppable: Iterable[str], left: int) -> list[str]:
+    """Lines of a table, title -> text in each row, without the first `droppable` titles as far as
+    it would otherwise be wider than `WIDTH`. The first `left` titles are aligned left.
+    """
+    titles = list(cells[0])
+    for title in ("", *droppable):
+        left -= title in titles[:left]
+        titles = [each for each in titles if each != title]
+        lines = table(titles, [[row[each] for each in titles] for row in cells], left)
+        if max(map(len, lines)) <= WIDTH:
+            break
+    return lines
+
+
 def wrapped(notes: Iterable[str], indent: str = "") -> list[str]:
     """The notes in lines of at most 100 characters; further lines of a note are indented more."""
     more = f"{indent}  "
@@ -219,7 +235,7 @@ def wrapped(notes: Iterable[str], indent: str = "") -> list[str]:
         printable(line)
         for note in notes
         for line in textwrap.wrap(
-            note, _WIDTH, initial_indent=indent, subsequent_indent=more, break_long_words=False
+            note, WIDTH, initial_indent=indent, subsequent_indent=more, break_long_words=False
         )
     ]
 

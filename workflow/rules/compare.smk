@@ -9,7 +9,7 @@
 #        results/launches.parquet     whole models in other launch modes (+ .csv)
 #        results/requests.parquet     what requests to language models cost (+ .csv)
 #        results/sweeps.parquet       what models cost over axes (+ .csv)
-#        results/summary.txt          the comparison as text
+#        results/summary.txt          the comparison as text, and details.txt what is behind it
 #
 # Tables show what exists: the study, and what other studies have measured (opcost.studies). They are
 # made again for new files, and for what a parameter says.
@@ -86,6 +86,7 @@ rule compare:
             SWEEPS.with_suffix(".csv"), caption="../report/sweeps.rst", category="Comparison"
         ),
         summary=report(SUMMARY, caption="../report/summary.rst", category="Comparison"),
+        details=DETAILS,
     log:
         "logs/compare.log",
     localrule: True
@@ -99,6 +100,6 @@ rule compare:
         published=lambda wildcards: str(STUDY.published),
         code=CODE,
     message:
-        "Comparing sums over operators with whole models"
+        "Comparing estimates with end-to-end measurements"
     script:
         "../../scripts/compare.py"

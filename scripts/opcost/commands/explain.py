@@ -62,7 +62,7 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--top",
     type=click.IntRange(1),
-    default=10,
+    default=8,
     show_default=True,
     help="Number of operators and modules to list.",
 )
@@ -78,6 +78,7 @@ _PATH = click.Path(path_type=Path)
     help="Memory of the device for weights and activations, such as 2GiB: also say which weights "
     "are copied in from the host for each pass, and what that costs.",
 )
+@click.option("--details", is_flag=True, help="Also print flags, runs and what makes up each ±.")
 @click.option("--json", "as_json", is_flag=True, help="Print the complete result as JSON.")
 @click.option("--parquet", type=_PATH, help="Write a row per tuple and target to a file.")
 @click.option(
@@ -99,6 +100,7 @@ def command(
     top: int,
     depth: int | None,
     budget_bytes: int | None,
+    details: bool,
     as_json: bool,
     parquet: Path | None,
     timeout: int,
@@ -162,7 +164,7 @@ def command(
             explained := explain(tuples, paths, targets)
         )
         what = {"definition": json.loads(defined.models[tuples.model].to_json())}
-        text = partial(as_text, tuples, explained, name=model)
+        text = partial(as_text, tuples, explained, name=model, details=details)
         if budget_bytes is not None:
             memory = offload_memory(tuples, budget_bytes)
             answers = offload(memory, explained)

@@ -1,6 +1,7 @@
 """`opcost run`."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,9 +77,10 @@ verbosity = click.option("--verbose", is_flag=True, help="Show all that Snakemak
 
 @click.command()
 @what_to_measure
+@click.option("--details", is_flag=True, help="Also print intervals, flags and what they mean.")
 @verbosity
-def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
-    """Measure MODELS, whole and operator by operator, and print what they cost.
+def command(max_device_time: float | None, details: bool, verbose: bool, **named: Any) -> None:
+    """Measure MODELS end to end and operator by operator, and print what they cost.
 
     A MODEL is a torchvision model or a pattern of them, a model config (its path, or its name in
     config/models), or FILE.py:factory or package.module:factory with its inputs. Each batch size
@@ -96,18 +98,19 @@ def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
     opcost run "resnet*" --max-device-time 10min
     opcost run my_nets.py:tagger --batch 1,8 --input "128:int64<30522" --argument width=64
     """
-    measure(requested(budget(max_device_time), **named), verbose)
+    measure(requested(budget(max_device_time), **named), verbose, partial(_answer, details=details))
 
 
-def _answer(request: "Request") -> tuple[str, bool]:
+def _answer(request: "Request", details: bool = False) -> tuple[str, bool]:
     """The costs of the models, and whether they are complete; of the user's study, its summary."""
     from opcost.files import content_of
-    from opcost.results_folder import SUMMARY
+    from opcost.results_folder import DETAILS, SUMMARY
     from opcost.runs.answer import answer
 
     if "models" not in request.settings:
-        return content_of(SUMMARY).decode().rstrip(), True
-    return answer(request)
+        files = [SUMMARY, *([DETAILS] if details else [])]
+        return "\n\n".join(content_of(path).decode().rstrip() for path in files), True
+    return answer(request, details)
 
 
 def measure(

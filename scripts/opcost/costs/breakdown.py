@@ -118,6 +118,14 @@ def shares_text(parts: Sequence[Part], most: int) -> str:
     return ", ".join(f"{part.name} {percent(part.share)}" for part in costliest(parts, most))
 
 
+def largest_text(parts: Sequence[Part], most: int) -> str:
+    """The `most` largest parts with their shares, and the share of all others, in a line."""
+    known = sorted(parts, key=lambda part: -(part.share or 0.0))
+    shown, others = known[:most], math.fsum(part.share or 0.0 for part in known[most:])
+    texts = [f"{part.name} {percent(part.share)}" for part in shown]
+    return ", ".join([*texts, *([f"other {percent(others)}"] if others >= _SHOWN else [])])
+
+
 def with_rest_of(of_energy: Iterable[Part], parts: Sequence[Part]) -> list[Part]:
     """The parts of the time, and the rest of the energy if that has another name; its time is then
     unknown.

@@ -52,7 +52,7 @@ def caveats(
         *_interval(rows),
         *_gain(rows),
         *_read_again(rows, most),
-        *_imprecise(rows, most),
+        *(f"{line}." for line in precision_missed(rows)),
         *_overhead(rows),
         *(text for quantity in quantities for text in _missing(rows, quantity, most)),
         *_partial(rows, most),
@@ -109,6 +109,15 @@ def _read_again(rows: Sequence[Row], most: int) -> list[str]:
     ]
 
 
+def variation_is_much(rows: Sequence[Row]) -> list[str]:
+    """A line for each target whose runs vary so much that its costs are of little use."""
+    return [
+        f"Runs on {target} vary by {sd:.0%}: the machine was busy; run again when it is idle"
+        for target, sd in {row["target"]: row[TIME.run_sd] for row in rows}.items()
+        if sd is not None and sd > _MUCH_VARIATION
+    ]
+
+
 def variation_text(sd: float | None) -> list[str]:
     """By how much runs of one operator vary, a relative standard deviation; nothing if unknown."""
     if sd is None:
@@ -117,7 +126,7 @@ def variation_text(sd: float | None) -> list[str]:
     return [f"{text} {_MUCH}" if sd > _MUCH_VARIATION else text]
 
 
-def _imprecise(rows: Sequence[Row], most: int) -> list[str]:
+def precision_missed(rows: Sequence[Row]) -> list[str]:
     """The models that are not as precise as the study requests."""
     requested = rows[0].get("requested_half_width")
     if requested is None:
@@ -130,11 +139,10 @@ def _imprecise(rows: Sequence[Row], most: int) -> list[str]:
             wide[row["model"]] = half
     if not wide:
         return []
-    missed = _of_models(wide, most, plus_minus)
+    found = f"{plus_minus(max(wide.values()))} reached by {counted(len(wide), 'model')}"
     return [
-        f"The study requests {plus_minus(requested)} for each model's time, as a sum, without the "
-        f"model error, and as a whole. Not so precise: {missed}. More rounds or a quieter "
-        "machine narrow these intervals."
+        f"Precision: {plus_minus(requested)} requested, {found}; more rounds or a quieter machine "
+        "narrow it"
     ]
 
 

@@ -1,4 +1,4 @@
-"""Compare sums over operators with whole models, for each model and target."""
+"""Compare estimates from operators with end-to-end measurements, for each model and target."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -77,13 +77,11 @@ def compare_study(
 
 
 def compare(estimate: ModelEstimate) -> dict[str, Any]:
-    """The comparison row of one model on one target.
-
-    The reference combines the runs of the whole model.
+    """The comparison row of one model on one target; without its columns of the end-to-end
+    measurement if there is none.
     """
     columns, references = estimate_columns(estimate), estimate.whole
     time_reason, energy_reason = estimate.time_reason, estimate.energy_reason
-    reference = references[0]
     measured, timed = estimate.measured_whole, estimate.timed_whole
     converged = [row["converged"] for row in timed] or [None]
     rows = [*estimate.rows, *references]
@@ -97,15 +95,16 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         measured = timed = []
     end_to_end_time = estimate.whole_time if measured else None
     end_to_end_energy = estimate.whole_energy if measured else None
-    if end_to_end_time is None and mixed is None:
-        failure = f"the whole model was not measured: {reference['status']}: {reference['error']}"
+    if references and end_to_end_time is None and mixed is None:
+        reference = references[0]
+        failure = f"it was not measured end to end: {reference['status']}: {reference['error']}"
         time_reason = f"{time_reason}; {failure}" if time_reason else failure
         energy_reason = time_reason
     known = mixed is None
     return {
         **columns,
         **TIME.of("end_to_end").columns(end_to_end_time),
-        "end_to_end_measurements": len(timed),
+        "end_to_end_measurements": len(timed) if references else None,
         "end_to_end_disagreeing_s": estimate.disagreeing_s if timed else [],
         "end_to_end_disturbed_s": [row["time_s"] for row in estimate.disturbed_whole if timed],
         "end_to_end_converged": None if None in converged else all(converged),
@@ -119,7 +118,7 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         "coverage_time": columns["partial_time_s"] / end_to_end_time.value
         if end_to_end_time and columns["partial_time_s"] is not None
         else None,
-        **{name: reference[name] for name in CONDITIONS},
+        **{name: next((row[name] for row in rows[::-1]), None) for name in CONDITIONS},
     }
 
 

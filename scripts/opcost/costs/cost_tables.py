@@ -1,27 +1,28 @@
 """Tables of where a cost goes, as `opcost explain` prints them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from opcost.costs.breakdown import OTHERS, Part, costliest, with_rest_of
 from opcost.costs.module_tree import Branch
 from opcost.costs.terms import Term
-from opcost.text import counted, joules, percent, scaled, seconds, shortened, table
+from opcost.text import counted, fitted, joules, percent, scaled, seconds, shortened, table
 
-_MISSING = 10
 _DIGITS = 3
 _LINE = 90
 
 
-def missing_lines(missing: Sequence[Term], total: int) -> list[str]:
-    """The tuples without a result, of so many in all; empty if there are none."""
+def missing_lines(where: str, missing: Sequence[Term], total: int, most: int) -> list[str]:
+    """The operators without a result, of so many in all, of which `most` are listed; empty if there
+    are none.
+    """
     if not missing:
         return []
-    lines = ["", f"  Missing: {len(missing)} of {total} tuples"]
-    for term in missing[:_MISSING]:
+    lines = [f"Missing on {where}: {len(missing)} of {total} operators"]
+    for term in missing[:most]:
         why = "" if term.row is None else f": {term.row['status']}: {term.row['error']}"
-        lines.append(f"    {term.calls} x {shortened(str(term.record.operator_tuple), _LINE)}{why}")
-    more = len(missing) - _MISSING
-    return [*lines, *([f"    ... and {more} more (--json lists all)"] if more > 0 else [])]
+        lines.append(f"  {term.calls} x {shortened(str(term.record.operator_tuple), _LINE)}{why}")
+    more = len(missing) - most
+    return [*lines, *([f"  ... and {more} more (--json lists all)"] if more > 0 else [])]
 
 
 def indented(lines: Sequence[str]) -> list[str]:
@@ -29,30 +30,54 @@ def indented(lines: Sequence[str]) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
-def operator_lines(every: Sequence[Part], of_energy: Sequence[Part], top: int) -> list[str]:
-    """Where the time goes, the `top` operators, with the energy of each part."""
-    parts = costliest(with_rest_of(of_energy, every), top)
-    named = {part.name for part in parts}
-    rest = [part for part in of_energy if part.name not in named]
-    rest_j = sum(part.amount or 0.0 for part in rest)
-    energies = {
-        part.name: _at_least(part.complete, _energy(part.amount))
-        for part in [*of_energy, Part(OTHERS, rest_j, None, complete=all(p.complete for p in rest))]
-    }
-    known = all(part.share is not None for part in every)
-    rows = [
-        [
-            part.name,
-            "" if part.calls is None else str(part.calls),
-            "-" if part.amount is None else _at_least(part.complete, _time(part.amount)),
+Breakdown = tuple[str, Sequence[Part], Sequence[Part]]
+"""A target, and the parts of the time and the energy of a model there."""
+
+
+def operator_lines(breakdowns: Sequence[Breakdown], top: int) -> list[str]:
+    """Where the time and energy go on each target, side by side: the `top` operators of the first
+    one, and what is beyond operators. Shares are those of the only one.
+    """
+    _, first, of_energy = breakdowns[0]
+    parts = costliest(with_rest_of(of_energy, first), top)
+    one, known = len(breakdowns) == 1, all(part.share is not None for part in first)
+    columns = []
+    for target, times, energies in breakdowns:
+        named = "" if one else f"{target} "
+        columns.append((f"{named}time", _amounts(parts, times, _time)))
+        if one:
             # Of what is measured, which is no lower limit of the share of all.
-            _at_least(part.complete or not known, percent(part.share, 1)),
-            energies.get(part.name, "-"),
-        ]
+            shares = [_at_least(p.complete or not known, percent(p.share, 1)) for p in parts]
+            columns.append(("share", shares))
+        if energies:
+            columns.append((f"{named}energy", _amounts(parts, energies, _energy)))
+    goes = "where the time goes" if known else "where the measured time goes"
+    cells = [
+        {
+            goes: part.name,
+            "calls": "" if part.calls is None else str(part.calls),
+            **{title: column[n] for title, column in columns},
+        }
+        for n, part in enumerate(parts)
+    ]
+    return fitted(cells, reversed([title for title, _ in columns if "energy" in title]), left=1)
+
+
+def _amounts(
+    parts: Sequence[Part], there: Sequence[Part], show: Callable[[float | None], str]
+) -> list[str]:
+    """The amount of each part on a target; of other operators, of all that is not named."""
+    named = {part.name: part for part in there}
+    listed = {part.name for part in parts}
+    rest = [part for part in there if part.name not in listed]
+    total = sum(part.amount or 0.0 for part in rest)
+    named[OTHERS] = Part(OTHERS, total, None, complete=all(part.complete for part in rest))
+    return [
+        _at_least(named[part.name].complete, show(named[part.name].amount))
+        if part.name in named
+        else "-"
         for part in parts
     ]
-    title = "where the time goes" if known else "where the measured time goes"
-    return _with_energy([title, "calls", "time", "share", "energy"], rows, bool(of_energy))
 
 
 def _at_least(complete: bool, amount: str) -> str:
@@ -60,7 +85,7 @@ def _at_least(complete: bool, amount: str) -> str:
     return amount if complete or amount.startswith(("<", "-")) else f">{amount}"
 
 
-def module_lines(branches: Sequence[Branch], model: str) -> list[str]:
+def module_lines(branches: Sequence[Branch], model: str, title: str = "modules") -> list[str]:
     """The branches of a model's tree; what calls, FLOPs and parameters where none is measured."""
     root = branches[0]
     known = root.tuples == root.measured_tuples or root.share < 1
@@ -76,7 +101,7 @@ def module_lines(branches: Sequence[Branch], model: str) -> list[str]:
         ]
         for branch in branches
     ]
-    header = ["modules", "calls", "FLOPs", "parameters"]
+    header = [title, "calls", "FLOPs", "parameters"]
     if root.is_unmeasured:
         return table(header, rows)
     header += ["time", "share" if known else "of measured", "energy"]
@@ -98,8 +123,8 @@ def _measured_part(branch: Branch, known: bool) -> list[str]:
     ]
 
 
-def _time(value: float) -> str:
-    return seconds(value, _DIGITS)
+def _time(value: float | None) -> str:
+    return "-" if value is None else seconds(value, _DIGITS)
 
 
 def _name(branch: Branch, model: str) -> str:

@@ -13,7 +13,6 @@ from opcost.addresses import definition_address
 from opcost.costs.breakdown import Part, breakdown
 from opcost.costs.comparison import CONDITIONS, compare
 from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
-from opcost.costs.estimate_columns import estimate_columns
 from opcost.costs.headline import RUNS
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, Term, terms_of
@@ -110,16 +109,13 @@ class Explanation:
 
     @cached_property
     def compared(self) -> dict[str, Any]:
-        """The row of the comparison; without a comparable whole, the columns that need none."""
-        if any(row["status"] == "ok" for row in self.estimate.whole) and not self.whole_conflict:
-            runs_s = [row[TIME.value] for row in self.estimate.timed_whole]
-            return {"model": self.estimate.model.model, **compare(self.estimate), RUNS: runs_s}
+        """The row of the comparison, with the end-to-end measurement if one is comparable."""
+        of_model, known = self.estimate, self.estimate.measured_whole and not self.whole_conflict
         return {
-            "model": self.estimate.model.model,
-            **estimate_columns(self.estimate),
-            "time_reason": self.estimate.time_reason,
-            "energy_reason": self.estimate.energy_reason,
-            "end_to_end_flags": None,
+            "model": of_model.model.model,
+            "target": self.target,
+            **compare(of_model if known else replace(of_model, whole=())),
+            RUNS: [row[TIME.value] for row in of_model.timed_whole] if known else [],
         }
 
     def operators(self) -> list[dict[str, Any]]:

@@ -5,43 +5,57 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from opcost import statistics
 from opcost.costs import in_context_text
 from opcost.costs.caveats import caveats
-from opcost.costs.cost_tables import indented, missing_lines, module_lines, operator_lines
+from opcost.costs.cost_tables import missing_lines, module_lines, operator_lines
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.explanation import Explanation
-from opcost.costs.headline import cost_cells
+from opcost.costs.headline import cost_cells, headline
 from opcost.costs.model_argument import run_command
 from opcost.costs.module_tree import NOTABLE, module_tree
 from opcost.costs.phase_table import phase_lines, phase_notes
 from opcost.costs.terms import Row, terms_of
-from opcost.costs.verdict import meanings, trust_cells
+from opcost.costs.trust import trust_cells, trust_in_all
 from opcost.costs.waiting import waiting
 from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import DATABASE
 from opcost.rows.comparability import COLUMNS, disagreements
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
-from opcost.text import counted, plus_minus, scaled, some, table, with_meaning_of_noise, wrapped
+from opcost.text import (
+    counted,
+    fitted,
+    plus_minus,
+    scaled,
+    significant,
+    some,
+    table,
+    with_interval,
+    with_meaning_of_noise,
+    wrapped,
+)
 from opcost.tuples.model_tuples import ModelTuples
 from opcost.tuples.tuple_record import TupleRecord
 
 _RECORDED = 5
-_FLOPS = "1 multiply-add = 2 FLOPs."
-_COMPLEX_FLOPS = "1 multiply-add = 2 FLOPs, of complex numbers 8."
+_FLOPS = "1 multiply-add = 2 FLOPs"
+_COMPLEX_FLOPS = "1 multiply-add = 2 FLOPs, of complex numbers 8"
 _DIFFERENCES = 2
-_NOT_COMPARED = "This database has no measurement of the whole model"
-_SHARES = "Where the time goes, and modules: of the sum over operators, not of the whole model."
-_SUM_ALONE = "sum*"
-_MEASUREMENT_ALONE = f"{_SUM_ALONE}: ± of its measurements alone; the model error is unknown there."
+_SIDE_BY_SIDE = 3
+_MISSING = 3
+_ESTIMATE = (
+    "estimate: from isolated operators, not measured end to end. ± (95 %) holds the model error."
+)
+_ESTIMATE_ALONE = (
+    "estimate: from isolated operators, not measured end to end. ± (95 %) lacks the model error, "
+    "which is unknown there."
+)
 _SEVERAL_PROTOCOLS = (
     "protocol: the version of the measurement protocol. Costs of different versions may differ on "
     "one device, too: CHANGELOG.md says by what."
 )
-_UNVERIFIED = (
-    "The calls are those on a processor. On this GPU some may differ, as those after attention do; "
-    "a study of the model there records them."
-)
+_UNVERIFIED = "Calls were extracted on a processor: on a GPU, a few may differ."
 
 
 def as_text(
@@ -50,26 +64,45 @@ def as_text(
     top: int,
     depth: int | None,
     name: str | None = None,
+    details: bool = False,
 ) -> str:
-    """The model, a table of targets, and for each target the cost by operator and module.
+    """The model; its cost on each target, side by side, in all and by operator; its modules on one
+    of them; and what to know of these numbers, with `details` all that is known.
 
     Lists the `top` operators and a tree of about as many modules, or, with `depth`, the `top` paths
     cut after so many names. `name` is what the model was found by (model_argument.py); None for a
     module in use.
     """
-    parts = [_model_lines(model)]
     known = [each for each in explanations if each.has_data]
-    if not any(each.estimate.rows for each in known):
-        unmeasured = ModelEstimate(model, terms_of(model, {}, set()))
-        parts += _modules(Explanation(Path(), "", None, unmeasured), top, depth)
+    measured = [each for each in known if each.estimate.rows and each.estimate.conflict is None]
+    parts = [_model_lines(model)]
     if known:
         parts.append("\n".join(_targets(known)))
-    parts += [_target(model, explanation, top, depth) for explanation in known]
-    parts += no_data(explanations)
+    if measured:
+        breakdowns = [(each.target, each.parts(), each.parts(ENERGY)) for each in measured]
+        parts.append("\n".join(operator_lines(breakdowns[:_SIDE_BY_SIDE], top)))
+        parts += _modules(_chosen(measured), top, depth, len(measured) > 1)
+    elif not any(each.estimate.rows for each in known):
+        unmeasured = ModelEstimate(model, terms_of(model, {}, set()))
+        parts += _modules(Explanation(Path(), "", None, unmeasured), top, depth)
+    if phases := [line for each in measured for line in _phases(each, len(measured) > 1)]:
+        parts.append("\n".join(phases))
+    parts.append("\n".join(_notes(known)))
+    if details:
+        parts += [_details(model, each) for each in known]
+    last = [*no_data(explanations)]
     here = [each for each in explanations if each.database.resolve() == DATABASE.resolve()]
     if any(each.missing for each in here or explanations) or not explanations:
-        parts.append(_remedy(model.definition, name))
-    return with_meaning_of_noise("\n\n".join(parts))
+        last.append(_remedy(model.definition, name))
+    if known and not details:
+        last.append("Flags, runs and what makes up ±: --details")
+    parts.append("\n".join(last))
+    return with_meaning_of_noise("\n\n".join(filter(None, parts)))
+
+
+def _chosen(measured: Sequence[Explanation]) -> Explanation:
+    """The target whose modules are shown: the first with the most operators."""
+    return max(measured, key=lambda each: len(each.estimate.measured))
 
 
 def no_data(found: Sequence[Any]) -> list[str]:
@@ -99,7 +132,7 @@ def _model_lines(model: ModelTuples) -> str:
     )
     tensors = (spec for record, _ in kernels for _, spec in record.operator_tuple.tensors)
     is_complex = any(spec.dtype.startswith("complex") for spec in tensors)
-    return "\n".join(wrapped([text, _COMPLEX_FLOPS if is_complex else _FLOPS]))
+    return "\n".join(wrapped([f"{text} ({_COMPLEX_FLOPS if is_complex else _FLOPS})"]))
 
 
 def _work(kernels: Sequence[tuple[TupleRecord, int]]) -> str:
@@ -118,15 +151,16 @@ def _memory(model: ModelTuples) -> str:
 
 
 def _targets(explanations: Sequence[Explanation]) -> list[str]:
+    """A table of the cost on each target."""
     rows = [explanation.compared for explanation in explanations]
     cells = [
         {
             "target": explanation.target,
             "device": explanation.device_name or "-",
             "conditions": _conditions(explanation, explanations),
-            "of": _cost_of(row),
             **costs,
-            "tuples": f"{row['measured_tuples']}/{row['tuples']}",
+            "is": _cost_of(row),
+            "operators": f"{row['measured_tuples']}/{row['tuples']}",
             "protocol": str(explanation.protocol_version or "-"),
             "database": source,
         }
@@ -135,16 +169,19 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
         )
     ]
     several = len({cell["protocol"] for cell in cells} - {"-"}) > 1
-    shown = {"protocol": several, "conditions": any(cell["conditions"] for cell in cells)}
-    titles = [title for title in cells[0] if shown.get(title, True)]
-    values = [[cell[title] for title in titles] for cell in cells]
-    notes = {
-        _MEASUREMENT_ALONE: any(cell["of"] == _SUM_ALONE for cell in cells),
-        _SEVERAL_PROTOCOLS: several,
+    needed = {
+        "protocol": several,
+        "conditions": any(cell["conditions"] for cell in cells),
+        "operators": any(row["measured_tuples"] < row["tuples"] for row in rows),
+        "database": len({cell["database"].partition(" of ")[0] for cell in cells}) > 1,
     }
+    kept = [
+        {title: text for title, text in cell.items() if needed.get(title, True)} for cell in cells
+    ]
+    left = 2 + needed["conditions"]
     return [
-        *table(titles, values, left=titles.index("of") + 1),
-        *wrapped(note for note, applies in notes.items() if applies),
+        *fitted(kept, ("time/sample", "samples/s", "energy/sample"), left),
+        *wrapped([_SEVERAL_PROTOCOLS] if several else []),
     ]
 
 
@@ -162,15 +199,10 @@ def _conditions(explanation: Explanation, explanations: Sequence[Explanation]) -
 
 
 def _cost_of(compared: Row) -> str:
-    """What the headline is the cost of, and what its interval lacks."""
-    if compared.get(TIME.of("end_to_end").value) is not None:
-        return "whole"
-    if compared[TIME.of("estimate").value] is None:
-        return "-"
-    sums = [each for each in COMPARED if compared[each.of("estimate").value] is not None]
-    return (
-        "sum" if all(compared[each.model_error_half] is not None for each in sums) else _SUM_ALONE
-    )
+    """Whether the cost was measured end to end, or is estimated."""
+    if compared[TIME.of("end_to_end").value] is not None:
+        return "measured"
+    return "-" if compared[TIME.of("estimate").value] is None else "estimate"
 
 
 def sources_of(explanations: Sequence[Explanation]) -> list[str]:
@@ -186,83 +218,124 @@ def sources_of(explanations: Sequence[Explanation]) -> list[str]:
     return found
 
 
-def _target(model: ModelTuples, explanation: Explanation, top: int, depth: int | None) -> str:
-    estimate = explanation.estimate
-    name, database = explanation.target, explanation.database
-    if explanation.conditions_id:
-        name += f" ({explanation.conditions_id})"
-    is_reference = database.parent == REFERENCE
-    where = f"the reference data ({database.name})" if is_reference else database
-    lines = [f"Target {name}, of {where}"]
-    if not estimate.terms:
-        return "\n".join([*lines, f"  No time: {estimate.time_reason}."])
-    if not estimate.rows:
-        return "\n".join([*lines, *_missing(explanation)])
-    if estimate.conflict is None:
-        operators = operator_lines(explanation.parts(), explanation.parts(ENERGY), top)
-        lines += ["", *indented(operators)]
-        lines += ["", *indented("\n".join(_modules(explanation, top, depth)).split("\n"))]
-    if phases := phase_lines([explanation.compared], named=False):
-        lines += ["", *indented(phases)]
-    if explanation.compared.get(TIME.of("end_to_end").value):
-        lines += ["", *indented(_trust(explanation))]
-    lines += ["", *wrapped(_notes(model, explanation), "  "), *_missing(explanation)]
-    return "\n".join(lines)
-
-
-def _modules(explanation: Explanation, top: int, depth: int | None) -> list[str]:
-    """The tree of modules; nothing for a model without operators."""
+def _modules(
+    explanation: Explanation, top: int, depth: int | None, named: bool = False
+) -> list[str]:
+    """The tree of modules on a target, which is `named` if there are several; nothing for a model
+    without operators.
+    """
     model, modules = explanation.estimate.model, explanation.modules(depth)
     most, parameters = None if depth else top, (model.module_parameters, model.own_parameters)
     tree = module_tree(explanation.compared, modules, most, NOTABLE, *parameters)
-    return ["\n".join(module_lines(tree, model.model))] if tree else []
+    where = f"modules on {explanation.target}" if named else "modules"
+    return ["\n".join(module_lines(tree, model.model, where))] if tree else []
 
 
-def _trust(explanation: Explanation) -> list[str]:
-    """The estimate beside the measured whole model."""
+def _phases(explanation: Explanation, named: bool) -> list[str]:
+    """The phases of a training step on a target."""
+    lines = phase_lines([explanation.compared], named=False)
+    return [f"Phases on {explanation.target}:", *lines] if lines and named else lines
+
+
+def _notes(known: Sequence[Explanation]) -> list[str]:
+    """What a reader must know of the numbers, each once."""
+    rows = [each.compared for each in known]
+    notes, missing = [], []
+    for each, row in zip(known, rows, strict=True):
+        if row[TIME.of("end_to_end").value] is not None:
+            notes.append(f"Trust in the breakdown on {each.target}: {trust_in_all(row)}.")
+        elif each.estimate.time is None:
+            known_s = row["partial_time_s"]
+            least = f"; the measured operators take {TIME.show(known_s, 3)}" if known_s else ""
+            notes.append(f"No time on {each.target}: {each.estimate.time_reason}{least}.")
+        if each.whole_conflict and not each.estimate.conflict:
+            notes.append(
+                f"The end-to-end measurement on {each.target} is left out: {each.whole_conflict}."
+            )
+        missing += missing_lines(each.target, each.missing, len(each.estimate.terms), _MISSING)
+    estimated = [row for row in rows if _cost_of(row) == "estimate"]
+    if estimated:
+        halves = [
+            row[quantity.model_error_half]
+            for row in estimated
+            for quantity in COMPARED
+            if row[quantity.of("estimate").value] is not None
+        ]
+        notes.append(_ESTIMATE_ALONE if None in halves else _ESTIMATE)
+    reasons = [row["energy_reason"] for row in rows if row["energy_reason"] != row["time_reason"]]
+    if any(row[ENERGY.of("estimate").value] for row in rows):
+        gain = max(row["energy_gain_uncertainty"] or 0.0 for row in rows)
+        notes += (
+            [f"Calibration of the power sensor: ±{gain:.0%} of all joules, not in ±."]
+            if gain
+            else []
+        )
+    elif any(reasons):
+        notes.append(f"No energy: {next(filter(None, reasons))}.")
+    notes += _ratio(known) if len(known) == 2 else []
+    notes += [_UNVERIFIED] if any(each.calls_unverified for each in known) else []
+    return [*wrapped(notes), *missing]
+
+
+def _ratio(known: Sequence[Explanation]) -> list[str]:
+    """How the second target compares with the first."""
+    first, second = known
+    ratios = [
+        f"{quantity} x {with_interval(statistics.ratio(after, before), significant)}"
+        for quantity in COMPARED
+        for before, after in [[headline(each.compared).cost(quantity) for each in known]]
+        if before and after
+    ]
+    names = f"{second.target} beside {first.target}"
+    return [f"{names}: {', '.join(ratios)}."] if ratios and second.target != first.target else []
+
+
+def _details(model: ModelTuples, explanation: Explanation) -> str:
+    """All that is known of the numbers on one target."""
     compared = explanation.compared
+    where = f"{explanation.target}, of {explanation.database}"
+    if explanation.conditions_id:
+        where += f" ({explanation.conditions_id})"
+    lines = [f"Details of target {where}", *_comparison(compared)]
+    waits = waiting(compared)
+    timed = explanation.estimate.in_context.rows() if explanation.estimate.whole else []
+    notes = [
+        *_interval(compared),
+        *phase_notes([compared]),
+        *caveats([compared], in_context=timed),
+        *([note] if timed and (note := in_context_text.note(compared, timed)) else []),
+        *_recorded(model, explanation),
+        *([f"{waits}."] if waits else []),
+    ]
+    every = missing_lines(
+        explanation.target, explanation.missing, len(explanation.estimate.terms), 10
+    )
+    return "\n".join([*lines, *wrapped(notes, "  "), *every])
+
+
+def _comparison(compared: Row) -> list[str]:
+    """The estimate beside the end-to-end measurement; nothing without one."""
     rows = [
         {"breakdown of": str(quantity), **trust_cells(compared, quantity)}
         for quantity in COMPARED
         if compared[quantity.of("end_to_end").value] is not None
     ]
-    titles = list(rows[0])
-    return table(titles, [[row.get(title, "-") for title in titles] for row in rows])
+    titles = list(rows[0]) if rows else []
+    return (
+        table(titles, [[row.get(title, "-") for title in titles] for row in rows]) if rows else []
+    )
 
 
-def _notes(model: ModelTuples, explanation: Explanation) -> list[str]:
-    compared = explanation.compared
-    waits = waiting(compared)
-    timed = explanation.estimate.in_context.rows() if "in_context_reason" in compared else []
-    notes = [
-        *phase_notes([compared]),
-        *(meanings([compared]) if TIME.of("end_to_end").value in compared else []),
-        *caveats([compared], in_context=timed),
-        *([_UNVERIFIED] if explanation.calls_unverified else []),
-        *([note] if timed and (note := in_context_text.note(compared, timed)) else []),
-        *_recorded(model, explanation),
-        *([f"{waits}."] if waits else []),
-    ]
-    if explanation.whole_conflict and not explanation.estimate.conflict:
-        notes.append(f"The whole model is left out: {explanation.whole_conflict}.")
-    elif compared.get(TIME.of("end_to_end").value) and compared[TIME.of("estimate").value]:
-        notes.insert(0, _SHARES)
-    elif explanation.estimate.time and TIME.of("end_to_end").value not in compared:
-        notes.insert(0, _never_measured(compared))
-    return notes
-
-
-def _never_measured(compared: Row) -> str:
-    """What the interval of a sum consists of that no measurement of the whole confirms."""
+def _interval(compared: Row) -> list[str]:
+    """What the interval of an estimate consists of."""
     measurement, error = compared[TIME.measurement_half], compared[TIME.model_error_half]
     if error is None or measurement is None:
-        return f"{_NOT_COMPARED}: opcost run measures it."
+        return []
     models = counted(compared["model_error_models"], "model")
-    return (
-        f"{_NOT_COMPARED}. The interval of its time holds the uncertainty of the measurements "
-        f"({plus_minus(measurement)}) and the model error ({plus_minus(error)}), from {models} "
-        "measured end to end."
-    )
+    return [
+        f"± of the estimated time: {plus_minus(measurement)} from the measurements of operators, "
+        f"and the model error, {plus_minus(error)}, from {models} measured end to end."
+    ]
 
 
 def _recorded(model: ModelTuples, explanation: Explanation) -> list[str]:
@@ -272,12 +345,8 @@ def _recorded(model: ModelTuples, explanation: Explanation) -> list[str]:
     return [f"{text}: {some(found, _RECORDED)}."] if found else []
 
 
-def _missing(explanation: Explanation) -> list[str]:
-    return missing_lines(explanation.missing, len(explanation.estimate.terms))
-
-
 def _remedy(definition: ModelDefinition | None, name: str | None) -> str:
     how = "opcost.run(module, inputs)"
     if definition is not None and name is not None:
         how = run_command(definition, name)
-    return f"To measure what is missing, and only that, on this machine:\n\n    {how}"
+    return f"To measure what is missing on this machine: {how}"

@@ -8,7 +8,7 @@ from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate, weighted_sum
 from opcost.text import digits, is_too_noisy, significant, with_interval
 
-ESTIMATED = " (sum)"
+ESTIMATED = " (estimate)"
 """Follows an estimate where the whole model was not measured."""
 RUNS = "end_to_end_runs_s"
 """Not a column: seconds of each run of the whole model that counts, where they are known."""
@@ -77,12 +77,12 @@ def of_each(cost: Estimate | None, samples: int | None) -> Estimate | None:
 
 def headline(compared: Row) -> Headline:
     """The headline of a row of the comparison, or of an explanation, without a reference."""
-    time, energy = (_reference(compared, quantity) for quantity in COMPARED)
+    time, energy = (quantity.of("end_to_end").read(compared) for quantity in COMPARED)
     return Headline(
         time or TIME.of("estimate").read(compared),
         energy or ENERGY.of("estimate").read(compared),
-        time is None and TIME.of("end_to_end").value in compared,
-        energy is None and ENERGY.of("end_to_end").value in compared,
+        time is None and compared["end_to_end_measurements"] is not None,
+        energy is None and compared["end_to_end_measurements"] is not None,
         compared["batch_size"],
         {TIME: compared.get(RUNS) or ()} if time else {},
     )
@@ -108,8 +108,3 @@ def cost_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
         if title == "time" or any(row[title] != _NOTHING for row in cells)
     ]
     return [{title: row[title] for title in shown} for row in cells]
-
-
-def _reference(compared: Row, quantity: Quantity) -> Estimate | None:
-    reference = quantity.of("end_to_end")
-    return reference.read(compared) if reference.value in compared else None

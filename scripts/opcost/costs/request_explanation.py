@@ -169,7 +169,7 @@ def _on_target(each: RequestExplanation, row: Row, top: int, depth: int | None) 
     every = itertools.chain(*(step.estimate.terms for step in each.steps.values()))
     total = len({term.record.operator_tuple.tuple_id for term in every})
     if any(explanation.estimate.rows for explanation in each.steps.values()):
-        lines += ["", *indented(operator_lines(each.parts(TIME), each.parts(ENERGY), top))]
+        lines += ["", *indented(operator_lines([("", each.parts(TIME), each.parts(ENERGY))], top))]
         model, most = each.first.estimate.model, None if depth else top
         parameters = model.module_parameters, model.own_parameters
         tree = module_tree(row, each.modules(depth), most, NOTABLE, *parameters)
@@ -178,9 +178,13 @@ def _on_target(each: RequestExplanation, row: Row, top: int, depth: int | None) 
     said = (
         []
         if total_time is None
-        else [f"The tables are of the sum, {seconds(total_time.value, 3)}."]
+        else [f"The tables are of the estimate, {seconds(total_time.value, 3)}."]
     )
     compared = [step.compared for step in each.steps.values()]
     notes = [*said, *request_notes([row]), *caveats(compared, quantities=())]
-    lines += ["", *wrapped(notes, "  "), *missing_lines(each.missing, total)]
+    lines += [
+        "",
+        *wrapped(notes, "  "),
+        *missing_lines(each.request.target, each.missing, total, 10),
+    ]
     return "\n".join(lines)

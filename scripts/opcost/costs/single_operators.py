@@ -35,6 +35,7 @@ def single_operators(
                 "flops": record.flops,
                 "bytes": record.bytes,
                 "batch_size": None,
+                "end_to_end_measurements": None,
                 **{name: None if row is None else row[name] for name in _MEASURED},
                 TIME.run_sd: noises[target].variations[TIME].sd if row else None,
             }
@@ -42,6 +43,7 @@ def single_operators(
                 reason = _why_unknown(row, quantity)
                 cost = noises[target].value(row, quantity) if row and reason is None else None
                 columns |= quantity.of("estimate").columns(cost)
+                columns |= quantity.of("end_to_end").columns(None)
                 columns[f"{quantity}_reason"] = reason
             yield columns
 

@@ -1,75 +1,152 @@
-"""The comparison as text: what models cost, where it goes, and how far that can be trusted."""
+"""The comparison as text: a first screen that answers, and the details behind it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from opcost.costs.breakdown import breakdown, shares_text
-from opcost.costs.caveats import caveats
+from opcost.costs.breakdown import Part, breakdown, largest_text, shares_text
+from opcost.costs.caveats import caveats, precision_missed, variation_is_much
 from opcost.costs.headline import cost_cells
 from opcost.costs.phase_table import phase_lines, phase_notes
 from opcost.costs.terms import Row
-from opcost.costs.verdict import meanings, trust_cells
+from opcost.costs.trust import TRUST_MEANING, trust_cells, trust_in_all
 from opcost.costs.waiting import WAITING_TITLE, waits_of
+from opcost.rows.flags import DISTURBED, FLAGS, POWER_CAPPED, THROTTLED
 from opcost.rows.quantities import COMPARED, TIME, Quantity
-from opcost.text import table, with_meaning_of_noise, wrapped
+from opcost.text import (
+    WIDTH,
+    counted,
+    fitted,
+    names_by_text,
+    shortened,
+    some,
+    table,
+    with_meaning_of_noise,
+    wrapped,
+)
 from opcost.tuples.model_table import not_extracted
 
-_COSTLIEST = 5
+_COSTLIEST, _LARGEST = 5, 3
+_NAMED = 3
+_END = "±: half of the 95 % interval. Details: opcost run --details, or results/details.txt"
+_ACT_ON = (DISTURBED, THROTTLED, POWER_CAPPED)
+"""Flags after which a reader measures again, or compares with care."""
 
 
-def summarise(
+def first_screen(
     comparison: Sequence[Row],
     shares: Sequence[Row],
     refused: Mapping[str, str] | None = None,
-    in_context: Sequence[Row] = (),
     further: Iterable[Sequence[str]] = (),
 ) -> str:
-    """The cost of all models on all targets; then, for each target, where it goes and how far that
-    can be trusted; then the refused models and the reasons.
+    """What each model costs on each target, where it goes, whether to trust it, and what to act on;
+    then what else was asked for, and refused models with their reasons.
     """
-    targets = list(dict.fromkeys(row["target"] for row in comparison))
-    parts = ["\n".join(_costs(comparison, targets))] if len(targets) > 1 else []
-    for target in targets:
+    parts: list[list[str]] = []
+    if comparison:
+        parts += [[*_targets(comparison)], _costs(comparison), _breakdowns(comparison, shares)]
+        parts += [[shortened(line, WIDTH) for line in _to_act_on(comparison)]]
+    parts += [[*lines] for lines in further]
+    parts += [not_extracted(refused)] if refused else []
+    parts += [[_END]] if comparison else []
+    return with_meaning_of_noise("\n\n".join("\n".join(lines) for lines in parts if lines))
+
+
+def details(
+    comparison: Sequence[Row], shares: Sequence[Row], in_context: Sequence[Row] = ()
+) -> str:
+    """For each target: the costliest operators, estimates beside end-to-end measurements with what
+    makes up their intervals, phases of training, waits for the host, and all caveats.
+    """
+    parts = []
+    for target in dict.fromkeys(row["target"] for row in comparison):
         here, shared, timed = (
             [row for row in rows if row["target"] == target]
             for rows in (comparison, shares, in_context)
         )
-        lines = [f"Target {target}: {_conditions(here)}"]
-        if len(targets) == 1:
-            lines += ["", *_costs(here, targets)]
-        parts.append("\n".join([*lines, *_details(here, shared, timed)]))
-    parts += ["\n".join(not_extracted(refused))] if refused else []
-    parts += ["\n".join(lines) for lines in further if lines]
+        parts.append("\n".join([f"Details of target {target}", *_details(here, shared, timed)]))
     return with_meaning_of_noise("\n\n".join(parts))
 
 
-def _conditions(rows: Sequence[Row]) -> str:
-    first, dtypes = rows[0], {row["dtype"] for row in rows}
-    shared = [str(dtype) for dtype in dtypes if dtype and len(dtypes) == 1]
-    about = [first["device_name"], f"torch {first['torch_version']}"]
-    return ", ".join([*about, f"cache state {first['cache_state']}", *shared])
+def _targets(comparison: Sequence[Row]) -> Iterator[str]:
+    for target in dict.fromkeys(row["target"] for row in comparison):
+        rows = [row for row in comparison if row["target"] == target]
+        dtypes = {row["dtype"] for row in rows}
+        shared = [str(dtype) for dtype in dtypes if dtype and len(dtypes) == 1]
+        about = [rows[0]["device_name"], f"torch {rows[0]['torch_version']}", *shared]
+        yield f"Target {target}: {', '.join(map(str, about))}"
 
 
-def _costs(rows: Sequence[Row], targets: Sequence[str]) -> list[str]:
+def _costs(comparison: Sequence[Row]) -> list[str]:
     """A table of models; those of several targets side by side."""
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    ordered = sorted(rows, key=lambda row: models.index(row["model"]))
-    several = {
-        "target": len(targets) > 1,
-        "inputs": True,
-        "dtype": len({row["dtype"] for row in rows}) > 1,
-    }
-    titles = ["model", *(title for title, shown in several.items() if shown)]
-    named = [{title: row[title] or "-" for title in titles} for row in ordered]
-    return _side_by_side(named, cost_cells(ordered))
+    several_dtypes = len({row["dtype"] for row in comparison}) > 1
+    titles = ["model", *_target_title(comparison), "inputs", *(["dtype"] if several_dtypes else [])]
+    rows = _by_model(comparison)
+    cells = [
+        {title: row[title] or "-" for title in titles} | costs
+        for row, costs in zip(rows, cost_cells(rows), strict=True)
+    ]
+    left = len(titles)
+    return fitted(cells, ("time/sample", "inputs", "energy/sample", "samples/s"), left)
+
+
+def _breakdowns(comparison: Sequence[Row], shares: Sequence[Row]) -> list[str]:
+    """A table of where the time goes, and the trust in it."""
+    cells = [
+        {
+            **{title: row[title] for title in ("model", *_target_title(comparison))},
+            "where the time goes": largest_text(_parts(row, shares, TIME), _LARGEST) or "-",
+            "trust": str(trust_in_all(row)),
+        }
+        for row in _by_model(comparison)
+    ]
+    lines = table(list(cells[0]), [list(row.values()) for row in cells], left=len(cells[0]))
+    if max(map(len, lines)) <= WIDTH:
+        return lines
+    return wrapped(
+        f"{' on '.join(names)}: {goes}; {trust}" for *names, goes, trust in map(dict.values, cells)
+    )
+
+
+def _target_title(comparison: Sequence[Row]) -> list[str]:
+    return ["target"] if len({row["target"] for row in comparison}) > 1 else []
+
+
+def _by_model(comparison: Sequence[Row]) -> list[Row]:
+    models = list(dict.fromkeys(row["model"] for row in comparison))
+    return sorted(comparison, key=lambda row: models.index(row["model"]))
+
+
+def _to_act_on(comparison: Sequence[Row]) -> Iterator[str]:
+    """A line for each matter that a reader must act on, with what helps."""
+    incomplete = [row for row in comparison if row[TIME.of("estimate").value] is None]
+    reasons_of = names_by_text((str(row["time_reason"]), row["model"]) for row in incomplete)
+    for reason, models in reasons_of.items():
+        retry = "opcost retry: " if any(row["failed_tuples"] for row in incomplete) else ""
+        yield f"No estimate of {some(models, _NAMED)}: {retry}{reason}"
+    for flag in _ACT_ON:
+        flagged = [row["model"] for row in comparison if flag in (row["end_to_end_flags"] or ())]
+        operators = sum(dict(row["flag_counts"]).get(flag, 0) for row in comparison)
+        found = [*flagged[:_NAMED], *([counted(operators, "operator")] if operators else [])]
+        if found:
+            name = flag.replace("_", " ").capitalize()
+            yield f"{name}: {', '.join(found)}; {FLAGS[flag].remedy}"
+    yield from variation_is_much(comparison)
+    yield from precision_missed(comparison)
+    reasons = [row["energy_reason"] for row in comparison]
+    for reason in dict.fromkeys(each for each in reasons if each):
+        if reason not in [row["time_reason"] for row in incomplete]:
+            some_models = "" if None not in reasons else " of some models"
+            yield f"No energy{some_models}: {reason.partition(' (')[0]}"
 
 
 def _details(
     comparison: Sequence[Row], shares: Sequence[Row], in_context: Sequence[Row]
 ) -> list[str]:
-    """Where the cost of a target's models goes, how far that can be trusted, and the caveats."""
     lines = []
     for quantity in COMPARED:
-        parts = [(row["model"], _parts(row, shares, quantity)) for row in comparison]
+        parts = [
+            (row["model"], shares_text(_parts(row, shares, quantity), _COSTLIEST))
+            for row in comparison
+        ]
         if any(text for _, text in parts):
             lines += ["", f"Where the {quantity} goes:"]
             lines += wrapped((f"{model}: {text}" for model, text in parts if text), "  ")
@@ -77,39 +154,36 @@ def _details(
         lines += ["", *phases]
     for quantity in COMPARED:
         if quantity == TIME or any(row[quantity.of("end_to_end").value] for row in comparison):
-            lines += [
-                "",
-                f"Can the breakdown of {quantity} be trusted? Its sum and the whole model:",
-            ]
-            named = [{"model": row["model"]} for row in comparison]
-            lines += _side_by_side(named, [trust_cells(row, quantity) for row in comparison])
-    found = caveats(comparison, in_context=in_context)
-    notes = [*phase_notes(comparison), *meanings(comparison), *found]
-    lines += ["", *wrapped([_of_what(comparison), *notes])]
+            lines += ["", f"The estimate of {quantity} beside the end-to-end measurement:"]
+            cells = [{"model": row["model"], **trust_cells(row, quantity)} for row in comparison]
+            lines += table(list(cells[0]), [list(row.values()) for row in cells])
+    first = comparison[0]
+    notes = [
+        f"Cache state {first['cache_state']}. {_of_what(comparison)} {TRUST_MEANING}",
+        *phase_notes(comparison),
+        *caveats(comparison, in_context=in_context),
+    ]
+    lines += ["", *wrapped(notes)]
     if waits := waits_of(comparison):
         lines += ["", f"{WAITING_TITLE} (share of the estimate):"]
         lines += wrapped((f"{text}." for text in waits), "  ")
     return lines
 
 
-def _side_by_side(
-    names: Sequence[Mapping[str, str]], cells: Sequence[Mapping[str, str]]
-) -> list[str]:
-    joined = [{**first, **second} for first, second in zip(names, cells, strict=True)]
-    return table(list(joined[0]), [list(row.values()) for row in joined], left=len(names[0]))
-
-
 def _of_what(comparison: Sequence[Row]) -> str:
-    text = "Shares are of the sum from operators"
+    text = "Shares are of the estimate"
     if any(row[TIME.of("estimate").value] is None for row in comparison):
         return (
-            f"{text}; where it is missing, of the whole model, or else of what is known. What is "
-            "not measured is then the rest of the whole, with the model error."
+            f"{text}; without one, of the end-to-end measurement, or else of what is known. What "
+            "is not measured is then the rest of the end-to-end measurement, with the model error."
         )
     return f"{text}."
 
 
-def _parts(row: Row, shares: Sequence[Row], quantity: Quantity) -> str:
-    """The parts of a model's cost with their shares, or nothing if none was measured."""
-    operators = [share for share in shares if share["model"] == row["model"]]
-    return shares_text(breakdown(row, operators, quantity), _COSTLIEST)
+def _parts(row: Row, shares: Sequence[Row], quantity: Quantity) -> list[Part]:
+    operators = [
+        share
+        for share in shares
+        if (share["model"], share["target"]) == (row["model"], row["target"])
+    ]
+    return breakdown(row, operators, quantity)

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from opcost.costs.caveats import caveats
-from opcost.costs.verdict import trust_cells
+from opcost.costs.trust import trust_cells
 from opcost.costs.waiting import waits_of
 from opcost.report.results import NOTHING, Results, Row
 from opcost.report.theme import INK, Figure, figure, targets_scale

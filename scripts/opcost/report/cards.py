@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from opcost.costs.breakdown import OTHERS, Part, breakdown, costliest
 from opcost.costs.headline import Headline, headline
 from opcost.costs.module_tree import Branch, module_tree
-from opcost.costs.verdict import UNKNOWN, Judgement, judgement, trusted_to, verdict
+from opcost.costs.trust import Trust, largest_difference, trust
 from opcost.report.colours import Colours
 from opcost.report.results import NOTHING, Results, Row
 from opcost.rows.quantities import COMPARED, TIME, Quantity
@@ -39,7 +39,7 @@ class Cost:
     """Time or energy of a model: of an iteration, of a sample, and samples for each unit.
 
     Each as text and as a number to sort by, or None. `mark` follows the cost of an iteration.
-    `segments` say where it goes, `judgement` and `trust` how far that can be trusted.
+    `segments` say where it goes, `trust` how far that can be trusted.
     """
 
     quantity: Quantity
@@ -51,8 +51,7 @@ class Cost:
     rate: str | None
     rate_value: float | None
     segments: list[Segment]
-    judgement: Judgement
-    trust: str
+    trust: Trust
     trust_value: float | None
 
 
@@ -72,11 +71,11 @@ class Card:
     modules: list[tuple[str, str]]
 
     @property
-    def verdicts(self) -> list[tuple[str, Judgement]]:
-        """(quantity, verdict), or one verdict of all of them if they are the same."""
-        if len({cost.judgement for cost in self.costs}) == 1:
-            return [("", self.costs[0].judgement)]
-        return [(cost.quantity.name.capitalize(), cost.judgement) for cost in self.costs]
+    def trusts(self) -> list[tuple[str, Trust]]:
+        """(quantity, trust), or one trust of all of them if they are the same."""
+        if len({cost.trust for cost in self.costs}) == 1:
+            return [("", self.costs[0].trust)]
+        return [(cost.quantity.name.capitalize(), cost.trust) for cost in self.costs]
 
     def cost_of(self, quantity: Quantity) -> Cost | None:
         """Its time or energy."""
@@ -135,7 +134,6 @@ def _card(results: Results, row: Row, named: Colours) -> Card:
 
 def _cost(results: Results, row: Row, quantity: Quantity, found: Headline, named: Colours) -> Cost:
     cost = found.cost(quantity)
-    judged = judgement(row, quantity)
     sample, rate = found.per_sample(quantity), found.rate(quantity)
     parts = breakdown(row, results.shares_of(row), quantity)
     return Cost(
@@ -148,9 +146,8 @@ def _cost(results: Results, row: Row, quantity: Quantity, found: Headline, named
         found.shown_rate(quantity) if rate else None,
         rate,
         _segments(parts, quantity, named),
-        judged,
-        "not verified" if judged.kind == UNKNOWN else verdict(row, quantity),
-        trusted_to(row, quantity),
+        trust(row, quantity),
+        largest_difference(row, quantity),
     )
 
 

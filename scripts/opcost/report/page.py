@@ -14,7 +14,7 @@ import jinja2
 from markupsafe import Markup
 
 from opcost import __version__
-from opcost.costs import caveats, in_context_text, verdict
+from opcost.costs import caveats, in_context_text, trust
 from opcost.costs.breakdown import OTHERS
 from opcost.costs.headline import ESTIMATED
 from opcost.costs.launches import launch_cells
@@ -98,7 +98,7 @@ def _sections(results: Results) -> dict[str, Any]:
         "by_batch": by_batch(results),
         "sweeps": axes.sweeps(results),
         "agreements": [part for part in agreements if part.table],
-        "meanings": verdict.meanings(results.comparison),
+        "trust_meaning": trust.TRUST_MEANING,
         "caveats": all_caveats(results),
         "words": caveats,
         "waits": all_waits(results),

@@ -9,7 +9,7 @@ from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.headline import RUNS
 from opcost.costs.request_text import request_lines
 from opcost.costs.requests import requests_in
-from opcost.costs.summary import summarise
+from opcost.costs.summary import details, first_screen
 from opcost.costs.sweep_text import sweep_lines
 from opcost.databases.selection import asked_for
 from opcost.planning.target_plan import beyond_budget
@@ -36,9 +36,9 @@ _GO_ON = (
 )
 
 
-def answer(request: Request) -> tuple[str, bool]:
-    """The summary of these models on these targets, and whether each has a sum and a whole; an
-    operator without a model has its own cost.
+def answer(request: Request, detailed: bool = False) -> tuple[str, bool]:
+    """The summary of these models on these targets, with all details if asked for, and whether each
+    has an estimate and an end-to-end measurement; an operator without a model has its own cost.
     """
     study, asked = request.study, request.asked
     addresses = Addresses(study)
@@ -56,7 +56,9 @@ def answer(request: Request) -> tuple[str, bool]:
     models = [*extracted(study).values()]
     requests = request_lines(requests_in(study.generations, comparison), shares)
     further = [sweep_lines(sweeps), *_at_points(study, addresses, models), requests]
-    text = summarise(comparison, shares, refusals(models), in_context, further)
+    text = first_screen(comparison, shares, refusals(models), further)
+    if detailed:
+        text += f"\n\n{details(comparison, shares, in_context)}"
     compared = (row for row in comparison if row[TIME.error.value] is not None)
     alone = (row for row in sweeps if row["tuple_id"] and row[TIME.value] is not None)
     known = {_pair(row) for row in (*compared, *alone)}

@@ -6,7 +6,7 @@ from opcost.costs import in_context_table, in_context_text
 from opcost.costs.caveats import caveats
 from opcost.costs.explanation import explain_in_study
 from opcost.costs.terms import Row, by_target
-from opcost.costs.verdict import judgement
+from opcost.costs.trust import trust
 from opcost.results_folder import COMPARISON
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
@@ -72,6 +72,6 @@ def _notes(models: Sequence[str], rows: Sequence[Row], in_context: Sequence[Row]
             yield f"{model}: no time in place: {reason}."
     for row in rows:
         if row[TIME.error.value] is not None:
-            yield f"{row['model']}: {judgement(row).sentence}"
+            yield f"Trust in the breakdown of {row['model']}: {trust(row)}."
     if rows:
         yield from caveats(rows, quantities=(TIME,), in_context=in_context)
