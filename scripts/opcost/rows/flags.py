@@ -190,4 +190,6 @@ ASSUMED_SENSOR = _flag(
     "the power sensor was not, or not completely, characterised",
     "run snakemake --cores 1 characterize",
 )
-IMPORTED = _flag("imported", "measured by others, with other methods", "see docs/how_to/import.md")
+IMPORTED = _flag(
+    "imported", "measured by others, with other methods", "see docs/how_to/databases.md"
+)
