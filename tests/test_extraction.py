@@ -362,7 +362,7 @@ def test_an_operator_that_may_not_be_called_is_named_with_its_module_and_the_gui
 
     message = (
         r"in '0' \(Scale\): mylib.scale.default: only operators of aten and torchvision can be "
-        r"replayed. To allow it, see docs/how_to/add_an_operator.md"
+        r"replayed. To allow it, see docs/how_to/operators.md"
     )
     with pytest.raises(OpcostError, match=message):
         extract_module_tuples(nn.Sequential(Scale()), [torch.ones(2)], "model")

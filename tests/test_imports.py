@@ -276,6 +276,6 @@ def test_a_file_of_another_layout_is_named_with_those_that_are_known(tmp_path):
 
 
 def test_the_document_names_every_layout():
-    text = (Path(__file__).parent.parent / "docs" / "how_to" / "import.md").read_text()
+    text = (Path(__file__).parent.parent / "docs" / "how_to" / "databases.md").read_text()
     for layout in LAYOUTS:
         assert f"`{layout}`" in text

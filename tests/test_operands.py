@@ -255,7 +255,7 @@ def test_labels_of_ctc_are_no_blanks_and_have_the_length_of_their_targets(target
 def test_integers_of_unknown_meaning_are_refused_with_the_operators_name_and_a_remedy(cpu):
     operator = aten._jagged_to_padded_dense_forward.default
     unknown = tuple_of(operator, WIDE, [SIXES[:3]], [9])
-    said = r"_jagged\w+: .* its argument 'offsets' \(3:int64\) .* docs/how_to/add_an_operator.md"
+    said = r"_jagged\w+: .* its argument 'offsets' \(3:int64\) .* docs/how_to/operators.md"
     with pytest.raises(UnsupportedOperator, match=said):
         operand_sets(unknown, cpu, STILL, 0)
 
@@ -264,7 +264,7 @@ def test_an_operator_that_refuses_its_values_fails_with_its_name_and_a_remedy():
     singular = torch.empty(1, 1).expand(3, 3)
     inverse = tuple_of(aten.linalg_inv.default, singular)
     record = TupleRecord(inverse, (describe_tensor(torch.eye(3)),), True, None, 0)
-    said = "linalg_inv, on .*: .*is singular.* docs/how_to/add_an_operator.md"
+    said = "linalg_inv, on .*: .*is singular.* docs/how_to/operators.md"
     with pytest.raises(UnsuitableOperands, match=said):
         operator_workload(record, CpuDevice(), "warm", 0)
 

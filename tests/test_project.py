@@ -209,37 +209,6 @@ def test_what_plans_and_tabulates_does_not_wait_for_pytorch(module):
     assert done.stdout == "False\n", done.stderr
 
 
-def modules_of_the_guide():
-    """Package -> the modules that CONTRIBUTING's table names for it."""
-    named, package = {}, None
-    for line in (ROOT / "CONTRIBUTING.md").read_text().splitlines():
-        if row := re.fullmatch(r"\| (?:`(\w+)/?`)? ?\|[^|]*\|([^|]*)\|", line):
-            package = row[1] or package
-            named.setdefault(package, set()).update(re.findall(r"`(\w+)`", row[2]))
-    return named
-
-
-def test_the_guide_says_which_question_each_module_answers():
-    named = modules_of_the_guide()
-    for folder in {path.parent for path in (ROOT / "scripts/opcost").glob("*/__init__.py")}:
-        modules = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-        if folder.name not in ("commands", "report"):  # "a module for each"
-            layouts = {"neusight", "operator_profiling"} if folder.name == "imports" else set()
-            assert named[folder.name] == modules - layouts
-
-
-def test_the_guide_names_the_tests_that_are_marked_slow():
-    guide = (ROOT / "CONTRIBUTING.md").read_text()
-    slow = re.compile(r"^@pytest\.mark\.slow\n(?:[@ )].*\n)*def (\w+)", re.MULTILINE)
-    marked = {
-        f"- `tests/{path.name}`: `{name}`"
-        for path in (ROOT / "tests").glob("test_*.py")
-        for name in slow.findall(path.read_text())
-    }
-    assert len(marked) > 1
-    assert {each for each in marked if each not in guide} == set()
-
-
 WITHOUT_DRAWING = """
 import sys
 for name in ("altair", "vl_convert", "itables"):

@@ -33,7 +33,7 @@ QUEUE = 1023
 
 _LEAST, _MOST = -0.4, 2.9
 """The overhead of a call or view in a model, as a share of the target's: the least was in a loop
-over a function, the most in a model of torchvision (docs/explanation/race.md)."""
+over a function, the most in a model of torchvision (docs/explanation/time.md)."""
 
 _ITERATIONS = 12
 

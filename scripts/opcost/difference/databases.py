@@ -255,7 +255,7 @@ def _changes(
             variances += _variances(row, quantity, noise)
         variance, degrees = _total(variances)
         # Operators vary unequally, and the pooled variance is their mean: errors have the tails of
-        # Student's t with few degrees of freedom (docs/how_to/query.md) and the expected variance.
+        # Student's t with few degrees of freedom and the expected variance.
         scales.append(math.sqrt(variance / (1 - 2 / degrees) * (1 - 2 / USUAL_DEGREES)))
     least = spread if spread > _MORE * statistics.median(scales) else 0.0
     return common, [

@@ -35,7 +35,7 @@ _BUSY_IDLE = 1.5
 
 _WAITING = 0.1
 """What a waiting device may draw beside its idle power, as a share of what work draws beside it.
-While it waited for 5 to 15 us, an H100 drew 0 +- 0.02 (docs/explanation/h100.md)."""
+While it waited for 5 to 15 us, an H100 drew 0 +- 0.02 (docs/explanation/real_gpus.md)."""
 
 
 @dataclass(frozen=True)

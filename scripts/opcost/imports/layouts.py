@@ -1,4 +1,4 @@
-"""Layouts of published records; docs/how_to/import.md describes both.
+"""Layouts of published records; docs/how_to/databases.md describes both.
 
 A record of either is a module of torch.nn, as text, on float32 inputs of some shapes.
 """
@@ -148,5 +148,5 @@ def layout_of(path: Path) -> str:
             return "operator-profiling"
     raise OpcostError(
         f"{path} has an unknown layout; opcost reads {', '.join(LAYOUTS)}: "
-        "see docs/how_to/import.md"
+        "see docs/how_to/databases.md"
     )

@@ -28,7 +28,7 @@ from opcost.workers.isolation import run_isolated
 
 _SENSOR_TIMEOUT_S = 600
 _OF_CRASHES = (
-    ". The values that opcost draws may not suit the operator: docs/how_to/add_an_operator.md says "
+    ". The values that opcost draws may not suit the operator: docs/how_to/operators.md says "
     "how to state others"
 )
 

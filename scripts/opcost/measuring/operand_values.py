@@ -24,7 +24,7 @@ Draw = Callable[[int, torch.dtype, torch.Generator], torch.Tensor]
 
 VALUES_REMEDY = (
     "Measure its model as a whole, or state the values in measuring/operand_values.py, as in "
-    "docs/how_to/add_an_operator.md"
+    "docs/how_to/operators.md"
 )
 
 

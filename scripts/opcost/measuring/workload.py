@@ -31,7 +31,7 @@ _RESULTS_BETWEEN_USES = 10
 _LEAST_BETWEEN_USES_BYTES = 7 * 2**20
 """Models on a processor use about as much other memory between two uses of that of a result, whose
 operators allocate and free it in turn: ten times its size, and not less than the bytes, which
-weights make up. docs/explanation/context.md describes the experiments."""
+weights make up. docs/explanation/time.md has the measurements."""
 
 _LEAST_SHARE_OF_RESULTS = 1 / 64
 """Of what a call reads of arguments that stay. It hardly matters where smaller results go. Kept,

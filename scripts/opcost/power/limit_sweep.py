@@ -125,7 +125,7 @@ def sweep_limits(
     highest that the GPU allows to the lowest. `gpu` is the number that CUDA gives it, or the
     beginning of its UUID; the lock of studies is held meanwhile.
 
-    The limit that was set before is restored whatever happens (docs/how_to/operating_points.md).
+    The limit that was set before is restored whatever happens (docs/how_to/gpu.md).
     Raises OpcostError before anything is measured if a limit is outside the range that the GPU
     allows, without permission (root, or the capability CAP_SYS_ADMIN), and if there is no such GPU.
     """

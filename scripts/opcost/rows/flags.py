@@ -101,7 +101,7 @@ CALLS_DIFFER = _flag(
     "calls_differ",
     "the model launched other kernels than were recorded or extracted before (differing_calls: "
     "+ more, - fewer calls), so its sum would be another model's",
-    "see docs/explanation/calls_on_a_device.md",
+    "see docs/explanation/real_gpus.md",
 )
 COMPILED_PARTS = _flag(
     "compiled_parts",
@@ -190,4 +190,6 @@ ASSUMED_SENSOR = _flag(
     "the power sensor was not, or not completely, characterised",
     "run snakemake --cores 1 characterize",
 )
-IMPORTED = _flag("imported", "measured by others, with other methods", "see docs/how_to/import.md")
+IMPORTED = _flag(
+    "imported", "measured by others, with other methods", "see docs/how_to/databases.md"
+)

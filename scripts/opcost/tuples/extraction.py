@@ -166,7 +166,7 @@ def tuple_record(call: Call, value_dependent: bool = False) -> TupleRecord:
         except UnsupportedOperator as error:
             path, kind, phase = call.place
             place = f"{path!r} ({kind})" if path else phase
-            allow = ". To allow it, see docs/how_to/add_an_operator.md"
+            allow = ". To allow it, see docs/how_to/operators.md"
             remedy = "" if isinstance(error, OpaqueOperator) else allow
             raise UnsupportedOperator(f"in {place}: {error}{remedy}") from error
         try:
