@@ -1,7 +1,7 @@
 """The page of columns, from opcost's schemas."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from opcost.rows import columns, schemas, versions
@@ -53,7 +53,8 @@ UNITS = {
 INTRODUCTION = f"""\
 The columns of all Parquet files that opcost writes. The suffix of a name is its unit: `time_s` is
 in seconds. Null means unknown or not applicable, never zero; a reason, where there is one, is in
-another column. The [glossary](glossary.md) defines the terms.
+another column. The limits of the 95 % interval of a column marked ± are in two more: of `time_s` ±,
+in `time_ci_low_s` and `time_ci_high_s`. The [glossary](glossary.md) defines the terms.
 
 The metadata of each file name its record (`opcost.record`) and its schema version
 (`opcost.schema_version`), currently {versions.SCHEMA_VERSION}. Columns that a later version added
@@ -70,15 +71,27 @@ def columns_page() -> str:
     }
     where = [(f"[{record}](#{anchor(record)})", _file(record)) for record in described]
     parts = [INTRODUCTION, table(("record", "where"), where)]
-    known = {title: [_row(*column[:3]) for column in shared] for title, shared in SHARED.items()}
+    known = {title: _rows(column[:3] for column in shared) for title, shared in SHARED.items()}
     for title, rows in known.items():
         parts += [f"## {title}", _table(rows)]
     for record, schema in described.items():
         meanings = schemas.DESCRIPTIONS[record]
-        rows = [_row(field.name, field.type, meanings[field.name]) for field in schema]
+        rows = _rows((field.name, field.type, meanings[field.name]) for field in schema)
         parts += [f"## {record}", *_what_is_new(rows, known)]
         known[record] = rows
     return page("Columns", *parts)
+
+
+def _rows(fields: Iterable[tuple[str, pa.DataType, str]]) -> list[Row]:
+    """A row for each column; a quantity with an interval has one, marked ±."""
+    found = list(fields)
+    names = {name for name, *_ in found}
+    limits = {"".join(name.partition("_ci_low")[::2]): name for name in names if "_ci_low" in name}
+    return [
+        _row(name, kind, meaning, " ±" if name in limits else "")
+        for name, kind, meaning in found
+        if "_ci_low" not in name and "_ci_high" not in name
+    ]
 
 
 def _file(record: str) -> str:
@@ -100,10 +113,10 @@ def _what_is_new(rows: Sequence[Row], known: Mapping[str, Sequence[Row]]) -> Ite
     yield _table(rest)
 
 
-def _row(name: str, kind: pa.DataType, meaning: str) -> Row:
+def _row(name: str, kind: pa.DataType, meaning: str, mark: str) -> Row:
     endings = (end for end in UNITS if name == end or (end[0] == "_" and name.endswith(end)))
     readable = re.sub(r"<(?:item|element): (\w+)>", r" of \1", str(kind))
-    return f"`{name}`", readable, UNITS.get(next(endings, ""), ""), meaning
+    return f"`{name}`{mark}", readable, UNITS.get(next(endings, ""), ""), meaning
 
 
 def _table(rows: Sequence[Row]) -> str:

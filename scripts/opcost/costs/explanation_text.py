@@ -242,12 +242,12 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
     rows = [each.compared for each in known]
     notes, missing = [], []
     for each, row in zip(known, rows, strict=True):
-        if row[TIME.of("end_to_end").value] is not None:
-            notes.append(f"Trust in the breakdown on {each.target}: {trust_in_all(row)}.")
-        elif each.estimate.time is None:
+        if each.estimate.time is None:
             known_s = row["partial_time_s"]
             least = f"; the measured operators take {TIME.show(known_s, 3)}" if known_s else ""
             notes.append(f"No time on {each.target}: {each.estimate.time_reason}{least}.")
+        elif row[TIME.of("end_to_end").value] is not None:
+            notes.append(f"Trust in the breakdown on {each.target}: {trust_in_all(row)}.")
         if each.whole_conflict and not each.estimate.conflict:
             notes.append(
                 f"The end-to-end measurement on {each.target} is left out: {each.whole_conflict}."
