@@ -31,11 +31,11 @@ def compared(error=None, estimate_s=0.9, end_to_end_s=1.0, **more):
         ),
         (
             compared((0.01, 0.005, 0.015), largest_share_difference=0.134),
-            "fair: shares are off by 13 points in context",
+            "fair: shares off by 13 points",
         ),
         (
             compared((0.01, 0.005, 0.015), largest_share_difference=0.34),
-            "poor: shares are off by 34 points in context",
+            "poor: shares off by 34 points",
         ),
         (compared((-0.1, -0.3, 0.1)), "poor: estimate -10% ± 20%"),
         (compared((0.03, 0.02, 0.04)), "good: estimate +3.0% ± 1.0%, more than noise"),

@@ -159,7 +159,7 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
             "device": explanation.device_name or "-",
             "conditions": _conditions(explanation, explanations),
             **costs,
-            "is": _cost_of(row),
+            "source": _cost_of(row),
             "operators": f"{row['measured_tuples']}/{row['tuples']}",
             "protocol": str(explanation.protocol_version or "-"),
             "database": source,

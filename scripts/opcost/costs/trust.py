@@ -49,7 +49,7 @@ def trust(compared: Row, quantity: Quantity = TIME) -> Trust:
         return Trust(UNVERIFIED, TOO_NOISY)
     off = compared["largest_share_difference"] if quantity == TIME else None
     if off is not None and off > max(bound, _LIMITS[GOOD]):
-        return Trust(_word(off), f"shares are off by {100 * off:.0f} points in context")
+        return Trust(_word(off), f"shares off by {100 * off:.0f} points")
     noise = ", more than noise" if excludes_zero(compared, quantity) and bound > _NEGLIGIBLE else ""
     return Trust(_word(bound), f"estimate {difference(error)}{noise}")
 
