@@ -26,7 +26,7 @@ _COMMANDS = {
     "explain": "Estimate what a model costs on each target of a database.",
     "query": "Select rows of databases by operator, shape, dtype, target and more.",
     "diff": "Test what changed between two databases.",
-    "export": "Write a database as CSV, SQLite or DuckDB.",
+    "export": "Write a database as CSV or SQL, or a model's time for speedscope or Perfetto.",
     "merge": "Merge databases of several machines or days.",
     "import": "Convert published measurements to a database.",
     "completion": "Print a script for shell completion.",

@@ -1,21 +1,38 @@
 """`opcost export`."""
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from opcost.commands import explain
+from opcost.commands.parameters import Model
 from opcost.terminal import show
+
+if TYPE_CHECKING:
+    from opcost.costs.explanation import Explanation
+
+_OF_A_MODEL = ("inputs", "batch_size", "arguments", "dtype", "channels_last")
+_OF_A_TRACE = (*_OF_A_MODEL, "databases", "targets", "timeout")
+_OPTIONS = [each for each in explain.command.params if each.name in _OF_A_TRACE]
+_MISSING = 3
 
 
 @click.command()
-@click.argument("database", type=click.Path(path_type=Path))
+@click.argument("source", type=Model())
 @click.argument("output", type=click.Path(path_type=Path))
-def command(database: Path, output: Path) -> None:
-    """Write DATABASE as CSV, SQLite or DuckDB, by the suffix of OUTPUT.
+@click.pass_context
+def command(context: click.Context, /, source: str, output: Path, **of_a_trace: Any) -> None:
+    """Write a database as CSV, SQLite or DuckDB, or the estimate of a model as a trace, by the
+    suffix of OUTPUT.
 
-    The suffix is .csv, .sqlite, .db (SQLite) or .duckdb. Table "operators" has the rows, table
-    "column_descriptions" the meanings of the columns. CSV and SQLite have no lists: raw values and
-    flags are JSON text. DuckDB is not installed with opcost: python -m pip install duckdb.
+    With .csv, .sqlite, .db (SQLite) or .duckdb, SOURCE is a database. Table "operators" has the
+    rows, table "column_descriptions" the meanings of the columns. CSV and SQLite have no lists: raw
+    values and flags are JSON text. DuckDB is not installed with opcost: python -m pip install
+    duckdb.
 
     \b
     opcost export results/database.parquet operators.csv
@@ -28,7 +45,103 @@ def command(database: Path, output: Path) -> None:
     duckdb operators.duckdb "SELECT operator, count(*) AS tuples, median(flops / time_s) AS speed
                              FROM operators WHERE status = 'ok' GROUP BY ALL ORDER BY tuples DESC"
     duckdb operators.duckdb "SELECT unnest(flags) AS flag, count(*) FROM operators GROUP BY ALL"
+
+    With .speedscope.json (for https://www.speedscope.app) or another .json (for
+    https://ui.perfetto.dev), SOURCE is a model as opcost explain takes it. The trace has its calls
+    in order, in their modules, each as long as it is estimated to take on one target, with call
+    overhead; on a GPU, the wait for the host comes last. The options are those of opcost explain,
+    and only for a trace.
+
+    \b
+    opcost export resnet50 resnet50.speedscope.json --input 32x3x224x224 --target h100
+    opcost export config/models/resnet34_56.yaml trace.json
     """
+    if output.suffix == ".json":
+        _trace(source, output, **of_a_trace)
+        return
+    for option in _OPTIONS:
+        if context.get_parameter_source(str(option.name)) != ParameterSource.DEFAULT:
+            raise click.UsageError(f"{option.opts[0]} is for a trace, a file that ends in .json")
     from opcost.queries.export import export
 
-    show(f"{export(database, output)} rows in {output}")
+    show(f"{export(Path(source), output)} rows in {output}")
+
+
+command.params += _OPTIONS
+
+
+def _trace(
+    model: str,
+    output: Path,
+    inputs: tuple[str, ...],
+    batch_size: int | None,
+    arguments: tuple[str, ...],
+    dtype: str | None,
+    channels_last: bool,
+    databases: tuple[Path, ...],
+    targets: tuple[str, ...],
+    timeout: int,
+) -> None:
+    from opcost.costs.explanation import explain
+    from opcost.costs.model_argument import config_path, find_model, parse_argument, parse_input
+    from opcost.costs.trace import write_trace
+    from opcost.databases.database import default_databases
+    from opcost.errors import OpcostError
+    from opcost.files import check_output
+    from opcost.models.variants import Options
+    from opcost.study import ExtractionSettings
+    from opcost.text import counted, seconds
+    from opcost.tuples.containment import tuples_of
+
+    paths = databases or default_databases()
+    check_output(output, [*paths, *filter(None, [config_path(model)])])
+    options = Options(
+        batches=() if batch_size is None else (batch_size,),
+        inputs=tuple(map(parse_input, inputs)),
+        dtypes=(dtype,),
+        channels_last=channels_last,
+        arguments=dict(map(parse_argument, arguments)),
+    )
+    tuples = tuples_of(*find_model(model, options), ExtractionSettings(timeout))
+    if tuples.refusal is not None:
+        raise OpcostError(f"{model}: {tuples.refusal}")
+    chosen = _complete_one(explain(tuples, paths, targets), model)
+    write_trace(chosen, output)
+    time = chosen.estimate.time
+    assert time is not None
+    calls = counted(len(chosen.estimate.model.calls), "call")
+    viewer = "www.speedscope.app" if output.name.endswith(".speedscope.json") else "ui.perfetto.dev"
+    show(
+        f"{calls} of {tuples.model} in {output}, estimated to take {seconds(time.value)} on "
+        f"{chosen.target}. To look at them, open the file at https://{viewer}"
+    )
+
+
+def _complete_one(found: Sequence["Explanation"], model: str) -> "Explanation":
+    """The only target that has a time of the model.
+
+    Raises OpcostError with the targets if several have one, and if none has, with what is missing
+    and the command that measures it.
+    """
+    from opcost.costs.model_argument import run_command
+    from opcost.errors import OpcostError
+    from opcost.text import some
+
+    complete = [each for each in found if each.is_complete]
+    if len(complete) == 1:
+        return complete[0]
+    if complete:
+        named = [f"--target {shlex.quote(each.conditions_id or each.target)}" for each in complete]
+        if len({*named}) < len(named):
+            named = [f"--database {shlex.quote(str(each.database))}" for each in complete]
+        raise OpcostError(f"a trace is of one target: choose {' or '.join(named)}")
+    nearest = max(found, key=lambda each: len(each.estimate.measured))
+    said = f"{model} has no time on target {nearest.target}: {nearest.estimate.time_reason}"
+    definition = nearest.estimate.model.definition
+    if nearest.missing and definition is not None:
+        missing = [str(term.record.operator_tuple) for term in nearest.missing]
+        said += (
+            f": {some(missing, _MISSING)}. To measure what is missing, and only that, on the "
+            f"machine of {nearest.target}: {run_command(definition, model)}"
+        )
+    raise OpcostError(said)

@@ -334,7 +334,7 @@ class ModelEstimate:
         return statistics.weighted_sum([(stretch, operators)])
 
     @cached_property
-    def _overhead_by_call_s(self) -> list[float]:
+    def overhead_by_call_s(self) -> list[float]:
         """What each call of the model costs beyond its operator, on a processor."""
         each_s = {kind: estimate.value for kind, (_, estimate) in self.overhead.items()}
         return [
@@ -351,7 +351,7 @@ class ModelEstimate:
         """The cost by module path, cut after `depth` names if given, largest first."""
         by_call_s: dict[str, list[float]] = {}
         if self.overhead_time_s:
-            by_call_s[OVERHEAD_COLUMN] = self._overhead_by_call_s
+            by_call_s[OVERHEAD_COLUMN] = self.overhead_by_call_s
         if self.in_context.by_call_s:
             by_call_s[IN_CONTEXT_COLUMN] = self.in_context.by_call_s
         return module_shares(self.model, self.addable, by_call_s, depth)

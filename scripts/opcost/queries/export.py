@@ -32,7 +32,7 @@ def export(database: Path, output: Path) -> int:
     if write is None:
         raise OpcostError(
             f"{output} has suffix {output.suffix or 'none'!r}, which selects the format: use one "
-            f"of {', '.join(FORMATS)}"
+            f"of {', '.join(FORMATS)}, or .json for a trace of a model"
         )
     schema, batches = stream_database(database)
     check_output(output, [database])
