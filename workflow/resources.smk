@@ -6,7 +6,7 @@ import math
 
 from opcost.devices import cores
 from opcost.devices.kinds import kind_of
-from opcost.devices.persistence import keep_driver_loaded
+from opcost.devices.installation import keep_driver_loaded
 
 THREADS = {
     ADDRESSES.device(target): max(

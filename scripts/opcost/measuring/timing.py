@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from opcost import statistics
-from opcost.devices.device import BatchTime, Device
+from opcost.devices.device import BlockTime, Device
 from opcost.devices.disturbance import Watch
 from opcost.energy.load import SYSTEM_CLOCK, Clock
 from opcost.errors import OpcostError
@@ -103,7 +103,7 @@ class TimeMeasurement:
 class Timer:
     """How batches of a workload are timed, and why its host's time cannot be had, or None."""
 
-    batch: Callable[[int], BatchTime]
+    batch: Callable[[int], BlockTime]
     host_reason: str | None
     in_use: bool = False
 
@@ -136,22 +136,22 @@ def _timer_in_use(workload: Workload, device: Device, batch_s: float) -> Timer:
         return Timer(with_host, MODEL_WAITS, in_use=True)
     launched = calibrate(alone, batch_s)
 
-    def both(iterations: int) -> BatchTime:
+    def both(iterations: int) -> BlockTime:
         with_host(iterations)
         device_s = with_host(iterations).device_s
-        return BatchTime(device_s, _patient(alone, launched).host_s / launched * iterations)
+        return BlockTime(device_s, _patient(alone, launched).host_s / launched * iterations)
 
     return Timer(both, None, in_use=True)
 
 
-def _alone(workload: Workload, device: Device, lead: int = 0) -> Callable[[int], BatchTime]:
+def _alone(workload: Workload, device: Device, lead: int = 0) -> Callable[[int], BlockTime]:
     return lambda iterations: device.time(
         partial(workload.run, iterations), partial(workload.run, lead)
     )
 
 
-def _with_host(workload: Workload, device: Device) -> Callable[[int], BatchTime]:
-    def batch(iterations: int) -> BatchTime:
+def _with_host(workload: Workload, device: Device) -> Callable[[int], BlockTime]:
+    def batch(iterations: int) -> BlockTime:
         lead = max(1, round(_LEAD_SHARE * iterations))
         return device.time_in_use(partial(workload.run, lead), partial(workload.run, iterations))
 
@@ -199,7 +199,7 @@ def calibrate(timer: Timer, batch_s: float) -> int:
     return iterations if scaled > iterations and _patient(timer, scaled).waited else scaled
 
 
-def _patient(timer: Timer, iterations: int) -> BatchTime:
+def _patient(timer: Timer, iterations: int) -> BlockTime:
     """A batch that was not interrupted, if there is one in some."""
     for _ in range(_TRIES):
         batch = timer.batch(iterations)
