@@ -14,7 +14,7 @@ import torch
 from opcost.devices.device import Device, OutOfMemory
 from opcost.measuring.operand_values import Draw, draws, hold_indices, steady
 from opcost.memory import free_bytes
-from opcost.tuples.host_memory import check_memories
+from opcost.tuples.host_memory import copy_of
 from opcost.tuples.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, tensors_in
 from opcost.tuples.replay import (
     ReplayCall,
@@ -88,7 +88,7 @@ def operand_sets(
     OutOfMemory if not even one set fits, and UnsupportedOperator on a processor for operands in the
     memory of a host.
     """
-    check_memories(operator_tuple)
+    copy_of(operator_tuple)
     names = [name for name, value in operator_tuple.arguments for _ in tensors_in(value)]
     specs = [spec for _, spec in operator_tuple.tensors]
     sizes = [_slot_bytes(spec) for spec in specs]
