@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from opcost.models.construction import (
     example_inputs,
     input_bytes,
     parameter_dtypes,
+    replace_tensors,
     without_initialisation,
 )
 from opcost.models.definition import ModelDefinition
@@ -382,18 +382,13 @@ def without_logged_tracebacks() -> Iterator[None]:
 
 
 def _make_fake(module: nn.Module, fake_mode: FakeTensorMode) -> None:
-    @cache  # a shared tensor stays shared
-    def fake(tensor: torch.Tensor) -> Any:
-        if isinstance(tensor, FakeTensor):
-            return tensor
-        # Wrapping it as a parameter doubles the time, and forward does not need it.
-        return fake_mode.from_tensor(tensor.data).requires_grad_(tensor.requires_grad)
-
-    for part in module.modules():
-        for tensors in (part._parameters, part._buffers):
-            for name, tensor in tensors.items():
-                if tensor is not None:
-                    tensors[name] = fake(tensor)
+    # Wrapping tensors as parameters doubles the time, and forward does not need it.
+    replace_tensors(
+        module,
+        lambda tensor: (
+            tensor if isinstance(tensor, FakeTensor) else fake_mode.from_tensor(tensor.data)
+        ),
+    )
 
 
 def _why_not(
