@@ -9,7 +9,7 @@ from opcost.studies import remember
 from opcost.study import load_study
 from opcost.tuples.manifest import collect, write_manifest
 from opcost.tuples.model_tuples import read_extractions, refusals
-from opcost.tuples.recordings import calls_on
+from opcost.tuples.traces import calls_on
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

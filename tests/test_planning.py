@@ -137,7 +137,7 @@ def test_a_whole_model_takes_what_others_took(settings, wholes, each_s):
 def test_whole_models_are_paid_from_the_budget(settings):
     rows = [row(MIDDLE, 1e-3)]
     # One model and two tuples.
-    budget = 1 + settings.of_whole_model().max_time_s + settings.model_time_s + 2 + 0.01
+    budget = 1 + settings.of_end_to_end().max_time_s + settings.model_time_s + 2 + 0.01
     assert len(plan([MODEL], ALL, rows, settings, budget, 1).chosen) == 2
     assert len(plan([MODEL], ALL, rows, settings, budget - 1, 1).chosen) == 1
     assert len(plan([MODEL], ALL, rows, settings, budget, 2).chosen) == 0

@@ -65,12 +65,12 @@ def _extract(arguments: "Namespace") -> None:
 
 def _record(arguments: "Namespace") -> None:
     """The calls that one model makes on a target's device."""
-    from opcost.measuring.job import recording_job
+    from opcost.measuring.job import tracing_job
     from opcost.measuring.target_files import TargetFiles
     from opcost.results_folder import folder_of
 
     files = TargetFiles.of(folder_of(arguments.output), arguments.conditions)
-    recording_job(arguments.tuples, arguments.search_path, files, arguments.output)
+    tracing_job(arguments.tuples, arguments.search_path, files, arguments.output)
 
 
 def _identify(arguments: "Namespace") -> None:

@@ -36,7 +36,7 @@ from opcost.rows.comparability import meaning
 from opcost.study import Study
 from opcost.text import counted, wrapped
 from opcost.tuples.model_tuples import ModelTuples, named
-from opcost.tuples.recordings import calls_on
+from opcost.tuples.traces import calls_on
 from opcost.values import OBJECT, check_values, list_of
 
 _RULES = {

@@ -85,7 +85,7 @@ class MeasurementSettings:
     repeat_pause_s: float
     timeout_s: float
 
-    def of_whole_model(self) -> Self:
+    def of_end_to_end(self) -> Self:
         """Timed for longer, because a single row is the reference of a sum."""
         return replace(
             self,

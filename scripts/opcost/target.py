@@ -82,7 +82,7 @@ class OperatingPoint:
         )
 
 
-TOLD_BY = frozenset(each.metadata["told_by"] for each in fields(OperatingPoint))
+POINT_COLUMNS = frozenset(each.metadata["told_by"] for each in fields(OperatingPoint))
 """The columns that tell at which operating point a device is."""
 
 

@@ -11,7 +11,7 @@ from opcost.results_folder import MODELS, OPERATORS, device_file, measurements, 
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
-from opcost.tuples.recordings import calls_on
+from opcost.tuples.traces import calls_on
 
 Row = Mapping[str, Any]
 

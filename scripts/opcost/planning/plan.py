@@ -194,5 +194,5 @@ def _guessed_timing_s(settings: MeasurementSettings, device: str) -> float:
     """
     kind = kind_of(device)
     if kind is None or kind.host_sets_pace:
-        return settings.of_whole_model().max_time_s + settings.model_time_s
+        return settings.of_end_to_end().max_time_s + settings.model_time_s
     return settings.model_time_s

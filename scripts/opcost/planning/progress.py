@@ -65,7 +65,7 @@ def extraction_line(tuples: ModelTuples) -> str:
     )
 
 
-def recording_line(target: str, recorded: ModelTuples, extracted: ModelTuples) -> str:
+def tracing_line(target: str, recorded: ModelTuples, extracted: ModelTuples) -> str:
     """The line for the calls of a model that were recorded on a target's device."""
     if recorded.not_recorded is not None:
         found = f"not recorded, so those extracted are measured: {recorded.not_recorded}"

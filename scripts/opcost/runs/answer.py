@@ -28,7 +28,7 @@ from opcost.runs.request import Request, extracted
 from opcost.study import Study
 from opcost.text import duration, wrapped
 from opcost.tuples.model_tuples import ModelTuples, refusals
-from opcost.tuples.recordings import calls_on
+from opcost.tuples.traces import calls_on
 
 _GO_ON = (
     "The same command goes on from here, with the whole budget again; without a budget, it "
