@@ -1,4 +1,4 @@
-"""Rule collect: what a study asks for, and the unique operator tuples over all of its models."""
+"""Rule collect: the file of a study, and the unique operator tuples of all its models."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

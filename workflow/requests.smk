@@ -188,7 +188,7 @@ def recorded(wildcards):
         str(ADDRESSES.recording(target, model))
         for target in FOLDERS
         if ADDRESSES.is_recorded(target)
-        for model in STUDY.wholes
+        for model in STUDY.end_to_end
     ]
 
 
@@ -261,7 +261,7 @@ def models_to_measure():
     """The names of the files of those models that could be extracted and are measured as a whole."""
     wait_for_manifest()
     refused = checked(read_refused, MANIFEST)
-    return [ADDRESSES.definition(model) for model in STUDY.wholes if model not in refused]
+    return [ADDRESSES.definition(model) for model in STUDY.end_to_end if model not in refused]
 
 
 def anew_if_cut(wildcards):

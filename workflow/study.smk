@@ -43,7 +43,7 @@ NAMED = [*map(load_configfile, workflow.config_settings.configfiles), GIVEN]
 config.update(targets_named_last(config, NAMED))
 
 STUDY = checked(load_study, config)
-WHOLES = {*STUDY.wholes}
+WHOLES = {*STUDY.end_to_end}
 
 # Jobs run on the Python that runs Snakemake, or on that of the rules' conda environment; here, or on
 # the machines of a cluster, of which Snakemake's own knows nothing.
