@@ -59,6 +59,10 @@ def _of_nvidia() -> dict[str, Any]:
     }
 
 
+def _wait_for_processor(_: Any) -> None:
+    """Operators are synchronous."""
+
+
 def _wait_for_nvidia(torch: Any) -> None:
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         for number in range(torch.cuda.device_count()):
@@ -72,7 +76,7 @@ _CPU = Kind(
     is_processor=True,
     recorded=_of_processor,
     settable="opcost.devices.processor_settings:Processor",
-    wait=lambda _: None,  # operators are synchronous
+    wait=_wait_for_processor,
     protocol_version=7,
 )
 _CUDA = Kind(

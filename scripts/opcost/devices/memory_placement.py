@@ -71,7 +71,7 @@ def use_huge_pages(huge_pages: bool | None) -> None:
     if asked:
         raise OpcostError(
             f"{asked} is set, so that memory lies in huge pages, and no row would say so: unset "
-            f"{asked} is set, so that memory lies in huge pages, and no row would say so: unset "
+            "it, and give the target huge_pages: true"
         )
 
 

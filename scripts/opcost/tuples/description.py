@@ -33,9 +33,10 @@ def describe(
         if argument.name not in given or "Device" in declared or argument.name == "pin_memory":
             continue
         value = _encode(given[argument.name], declared)
-        default = _encode(argument.default_value, declared) if argument.has_default_value() else ...
-        if type(value) is type(default) and value == default:
-            continue
+        if argument.has_default_value():
+            default = _encode(argument.default_value, declared)
+            if type(value) is type(default) and value == default:
+                continue
         arguments.append((argument.name, value))
     return OperatorTuple(str(operator), tuple(sorted(arguments, key=lambda pair: pair[0])))
 

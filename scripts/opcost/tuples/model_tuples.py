@@ -229,8 +229,9 @@ def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
         "not_recorded": tuples.not_recorded,
         "activation_peak_bytes": tuples.activation_peak_bytes,
         "dtypes": list(tuples.dtypes),
-        "weights": tuples.weights
-        and [[[list(weight) for weight in each.weights], each.uses] for each in tuples.weights],
+        "weights": None
+        if tuples.weights is None
+        else [[[list(weight) for weight in each.weights], each.uses] for each in tuples.weights],
         "module_parameters": tuples.module_parameters and [*tuples.module_parameters.items()],
         "own_parameters": tuples.own_parameters and [*tuples.own_parameters.items()],
     }
