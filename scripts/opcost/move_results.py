@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from opcost.addresses import conditions_address, definition_address, extraction_address
@@ -47,7 +46,6 @@ from opcost.results_folder import (
 )
 from opcost.rows import records, schemas
 from opcost.rows.seal import check_seal
-from opcost.rows.versions import SCHEMA_VERSION
 from opcost.run_lock import RunLock
 from opcost.study import Conditions
 from opcost.tuples.model_tuples import ModelTuples, plain_data, read_model_tuples
@@ -234,26 +232,28 @@ def _address(row: dict[str, Any], device: dict[str, Any]) -> str:
 
 
 def _read_row(path: Path) -> dict[str, Any]:
+    if records.metadata(path).get("opcost.schema_version") == _LAST_VERSION:
+        _renumber_row(path)
     schema = schemas.MEASUREMENTS[series_of(path).kind]
-    _renumber_row(path, schema)
     rows: list[dict[str, Any]] = records.read(path, schema, remedy=_REMEDY).to_pylist()
     if len(rows) != 1:
         raise OpcostError(f"{path} holds {len(rows)} rows where one is expected: {_REMEDY}")
     return rows[0]
 
 
-def _renumber_row(path: Path, schema: pa.Schema) -> None:
-    if records.metadata(path).get("opcost.schema_version") != _LAST_VERSION:
-        return
+def _renumber_row(path: Path) -> None:
+    """Number a file of the last unreleased version 1, which has the same columns."""
     with _legible(path):
         with opened(path) as file:
             check_seal(file)
-            rows = pq.read_table(file, page_checksum_verification=True).to_pylist()
+            table = pq.read_table(file, page_checksum_verification=True)
+        rows = table.to_pylist()
         for row in rows:
-            row["schema_version"] = SCHEMA_VERSION
+            row["schema_version"] = 1
             if row.get("definition_json"):
                 row["definition_json"] = _renamed_dtype(row["definition_json"])
-    records.write(path, schema, [{name: row[name] for name in schema.names} for row in rows])
+        metadata = {**table.schema.metadata, b"opcost.schema_version": b"1"}
+    records.write(path, table.schema.with_metadata(metadata), rows)
 
 
 def _read_tuples(path: Path) -> ModelTuples:
