@@ -152,11 +152,6 @@ def test_a_first_budget_holds_what_a_busy_machine_took(conditions):
     assert len(planned.chosen) * 1.63 + 6.1 < 1.1 * 20, "seconds of a tuple and of a whole model"
 
 
-def test_measured_times_are_taken_as_they_are():
-    times = predicted_times_s(ALL, [row(SMALL, 0.123)])
-    assert times[ids(SMALL)[0]] == 0.123
-
-
 @given(
     call_s=st.floats(1e-6, 1e-4),
     flop_s=st.floats(1e-12, 1e-10),
@@ -181,10 +176,6 @@ def test_a_fit_of_one_operator_leaves_the_others_alone():
     before = predicted_times_s(by_id(other), [])
     rows = [row(found, 5.0) for found in linear[:7]]  # too few to learn from
     assert predicted_times_s(by_id(*linear, other), rows)[ids(other)[0]] == before[ids(other)[0]]
-
-
-def test_memory_is_that_of_arguments_and_results():
-    assert memory_bytes(record(1000)) == 8000
 
 
 def test_memory_of_the_host_is_not_the_devices():
