@@ -56,13 +56,6 @@ def samples(times_s, power_w=np.nan, counter_j=np.nan):
 
 
 class TestSensors:
-    def test_readings_that_are_rarer_than_what_the_sensor_shows_have_no_energy(self):
-        times_s = np.arange(0, 60, 1.0)
-        found = energy_of(of_readings(times_s, noisy(times_s), SENSOR), 20.0, 40.0)
-        assert found.energy is None
-        assert found.at_most_j is None
-        assert "was not read, or stood still, for 18 of 20 s: give a shorter period" in found.reason
-
     def test_a_sampler_that_stood_still_in_a_window_does_not_know_it(self):
         times_s = np.concatenate([np.arange(0, 10, 0.025), np.arange(14, 30, 0.025)])
         curve = of_readings(times_s, noisy(times_s), SENSOR)
