@@ -35,10 +35,6 @@ from opcost.workers import isolation
 from opcost.workers.isolation import answer_of, run_isolated
 
 
-def test_a_child_that_ends_well_is_no_news():
-    assert run_isolated(lambda: None, timeout_s=10) is None
-
-
 def test_the_childs_memory_is_its_own():
     values = []
     assert run_isolated(lambda: values.append(1), timeout_s=10) is None
@@ -58,11 +54,6 @@ def test_a_crash_is_an_answer():
 def test_a_crash_is_found_in_the_code():
     _, message = run_isolated(lambda: os.kill(os.getpid(), signal.SIGSEGV), timeout_s=10)
     assert re.fullmatch(r"killed by SIGSEGV in tests/test_isolation.py:\d+", message)
-
-
-def test_a_kill_may_mean_that_memory_ran_out():
-    _, message = run_isolated(lambda: os.kill(os.getpid(), signal.SIGKILL), timeout_s=10)
-    assert message.startswith("killed by SIGKILL: the system may have run out of memory; close")
 
 
 def test_a_hang_ends_at_the_time_limit():
