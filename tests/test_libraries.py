@@ -140,7 +140,6 @@ def test_the_flops_of_linear_layers_are_two_for_each_weight_and_token():
             "nothing is downloaded: leave `pretrained` out",
         ),
         (lambda: timm("resnet10"), "timm has no model 'resnet10'. Did you mean 'resnet10t'"),
-        (lambda: timm("resnet10t", arguments={"depth": 3}), "unexpected keyword argument 'depth'"),
     ],
 )
 def test_a_model_that_is_not_there_is_explained(definition, message):
