@@ -401,7 +401,6 @@ def test_without_the_permission_to_restore_nothing_is_measured_at_that_point(gpu
     ("point", "settings", "message"),
     [
         (OperatingPoint(150), {}, r"power_limit_w is 150; this GPU allows 200 to 700 \(by default"),
-        (OperatingPoint(701), {}, "power_limit_w is 701; this GPU allows 200 to 700"),
         (OperatingPoint(None, 1501), {}, "sm_clock_mhz is 1501; .* 495 to 1980, .* 1500, 1515"),
         (OperatingPoint(None, None, 7), {}, "memory_clock_mhz is 7; .* from 1310 to 2619"),
         (POINT, {"mig": 1}, "MIG mode"),
@@ -645,7 +644,6 @@ def test_a_record_that_anybody_may_have_made_sets_nothing(form, gpu, record, tmp
         ({"power_limit_w": 5000}, "power_limit_w is 5000; this GPU allows 200 to 700"),
         ({"power_limit_w": "much"}, "power_limit_w is 'much'"),
         ({"process": -1}, "process is -1"),
-        ({"sm_clock_locked": 3}, "sm_clock_locked is 3"),
     ],
 )
 def test_impossible_values_of_a_record_are_not_set(change, message, gpu, record):
