@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from opcost.power.stretches import NO_EDGES, PowerRange, Stretches
 
 SHOWN = PowerRange(low_w=100.0, high_w=300.0, peak_w=700.0, resolution_s=0.2)
-EDGES_S = np.array([1.0, 1.9, 2.0, 2.05, 4.0])
 MOMENT_S = 2.0
 
 watts = st.floats(0, 700)
