@@ -144,7 +144,7 @@ def test_a_deleted_extraction_is_made_again_where_the_plan_within_a_budget_reads
     [path] = done.root.glob("results/tuples/tiny_cnn-*.pkl")
     path.unlink()
     before = stamps(done)
-    assert again(done) == sorted(["extract", "collect", "models", *TABLES])
+    assert done.started() == sorted(["extract", "collect", "models", *TABLES])
     assert path.exists()
     assert stamps(done) == before
 
