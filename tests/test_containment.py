@@ -5,6 +5,7 @@ import os
 import time
 
 import pytest
+from opcost.commands import main
 from opcost.errors import OpcostError
 from opcost.measuring.supervision import check_inputs_fit
 from opcost.memory import resident_bytes
@@ -206,6 +207,15 @@ def test_a_model_in_a_process_of_its_own_is_the_same(model, tmp_path):
     contained = tuples_of(definition, tmp_path, LIMITS)
     expected = extract_model_tuples(definition, tmp_path)
     assert (contained.tuples, contained.calls) == (expected.tuples, expected.calls)
+
+
+def test_a_factory_that_exits_does_not_end_explain(model, capfd):
+    from click.testing import CliRunner
+
+    definition = model("sys.exit(0)")
+    result = CliRunner().invoke(main, ["explain", definition.factory, "--input", "2x4"])
+    assert result.exit_code == 1
+    assert "it called sys.exit(0)" in result.stderr
 
 
 def test_inputs_are_checked_before_memory_is_taken(cpu):

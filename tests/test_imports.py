@@ -15,7 +15,7 @@ from opcost.databases.merging import merge
 from opcost.devices.kinds import protocol_version
 from opcost.errors import OpcostError
 from opcost.imports.importer import import_records, module_of
-from opcost.imports.layouts import Undetermined
+from opcost.imports.layouts import LAYOUTS, Undetermined
 from opcost.rows import comparability, records, schemas
 from opcost.tuples.calls import module_calls
 from opcost.tuples.model_tuples import ModelTuples
@@ -265,3 +265,9 @@ def test_a_file_of_another_layout_is_named_with_those_that_are_known(tmp_path):
             import_records([LOG, path], tmp_path / "imported.parquet", SOURCE)
         assert str(path) in str(caught.value)
         assert not (tmp_path / "imported.parquet").exists()
+
+
+def test_the_document_names_every_layout():
+    text = (Path(__file__).parent.parent / "docs" / "how_to" / "import.md").read_text()
+    for layout in LAYOUTS:
+        assert f"`{layout}`" in text
