@@ -80,7 +80,7 @@ def _values(entry: Schema) -> str:
 
 def _limits(entry: Schema) -> list[str]:
     if {"minimum", "maximum"} <= entry.keys():
-        return [f"{entry['minimum']}–{entry['maximum']}"]
+        return [f"{entry['minimum']}\N{EN DASH}{entry['maximum']}"]
     return [f"{sign} {entry[limit]}" for limit, sign in _LIMITS.items() if limit in entry]
 
 
