@@ -11,6 +11,8 @@ from docs.reference.generate.layout import Row, anchor, page, table
 FILES = {
     "database": "`results/database.parquet`",
     "merged": "what `opcost merge` writes",
+    "answers": "`results/answers.parquet`",
+    "model_costs": "in memory; the quantities of `results/answers.parquet`",
     "comparison": "`results/comparison.parquet`, `.csv`",
     "shares": "`results/shares.parquet`, `.csv`",
     "modules": "`results/modules.parquet`, `.csv`",

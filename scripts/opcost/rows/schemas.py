@@ -147,8 +147,8 @@ MEASUREMENTS = {OPERATORS: OPERATOR, MODELS: MODEL}
 
 _PHASE = "phase of a training step: `forward`, `loss`, `backward` or `optimizer`"
 
-COMPARISON = _schema(
-    "comparison",
+MODEL_COSTS = _schema(
+    "model_costs",
     [
         ("model", pa.string(), "the model's name in the study"),
         TARGET,
@@ -176,7 +176,6 @@ COMPARISON = _schema(
             "seconds of further ones that are left out: they are flagged `disturbed`, and others "
             "are not",
         ),
-        ("end_to_end_converged", pa.bool_(), "whether their intervals are as narrow as requested"),
         ("end_to_end_flags", pa.list_(pa.string()), "flags of the end-to-end measurement"),
         (
             "differing_calls",
@@ -241,9 +240,7 @@ COMPARISON = _schema(
         *ENERGY.error.described("estimate / end-to-end - 1"),
         ("energy_reason", pa.string(), "why there is no estimate or no end-to-end measurement"),
         ("partial_time_s", pa.float64(), "seconds of the measured operators"),
-        ("coverage_calls", pa.float64(), "share of calls that measured operators account for"),
         ("coverage_flops", pa.float64(), "share of FLOPs that measured operators account for"),
-        ("coverage_time", pa.float64(), "`partial_time_s` / `end_to_end_time_s`"),
         *(
             column
             for phase, what in _COMPARED_PHASES.items()
@@ -267,8 +264,6 @@ COMPARISON = _schema(
         ("tuples", pa.int64(), "distinct operator tuples that launch kernels"),
         ("measured_tuples", pa.int64(), "tuples with a result"),
         ("failed_tuples", pa.int64(), "tuples whose measurement failed"),
-        ("filtered_tuples", pa.int64(), "tuples that the study's `operators` key excludes"),
-        ("unconverged_tuples", pa.int64(), "tuples whose interval is wider than requested"),
         ("flag_counts", pa.map_(pa.string(), pa.int64()), "flag -> number of tuples with it"),
         ("disturbed_runs", pa.int64(), "disturbed runs of the tuples, left out"),
         ("flops", pa.int64(), "FLOPs of all calls; null if those of an operator are unknown"),
@@ -342,6 +337,56 @@ COMPARISON = _schema(
         ("protocol_version", pa.int64(), "version of the measurement protocol"),
     ],
 )
+"""What is known of a model on a target, in memory; a file holds it as answers."""
+
+ANSWERS = _schema(
+    "answers",
+    [
+        ("model", pa.string(), "the model's name in the study, or that of a request or a sweep's"),
+        TARGET,
+        ("conditions", pa.string(), "device, PyTorch, cache state and protocol as JSON"),
+        ("axes", pa.string(), "inputs, dtype and batch size, or the point of a sweep, as JSON"),
+        (
+            "part",
+            pa.string(),
+            "what of the model: `model`, a phase, `operator:NAME`, `module:PATH`, `tuple:ID`, "
+            "`run:N` or `flag:NAME`; behind an @ stands a phase of training but forward",
+        ),
+        (
+            "source",
+            pa.string(),
+            "how it is known: `estimate`, `end_to_end`, `in_context`, `isolated`, `sweep` or a "
+            "launch mode",
+        ),
+        ("quantity", pa.string(), "what it is, with its unit as a suffix: `time_s`"),
+        ("value", pa.float64(), "the number; null with a `reason`"),
+        ("low", pa.float64(), "lower limit of its 95 % interval; null if unknown"),
+        ("high", pa.float64(), "upper limit of its 95 % interval; null if unknown"),
+        ("calls", pa.int64(), "calls of the part in an iteration"),
+        ("reason", pa.string(), "why it, or what follows from it, is unknown"),
+        ("flags", pa.list_(pa.string()), "flags of the end-to-end measurement; differing calls"),
+    ],
+)
+
+_COMPARED_COLUMNS = (
+    *("model", "target", "inputs", "batch_size", "device_name"),
+    *TIME.of("estimate").names,
+    *TIME.of("end_to_end").names,
+    *TIME.error.names,
+    *ENERGY.of("estimate").names,
+    *ENERGY.of("end_to_end").names,
+    *(ENERGY.error.value, "time_reason", "energy_reason", "coverage_flops"),
+)
+COMPARISON = _schema(
+    "comparison",
+    [
+        *(
+            (name, MODEL_COSTS.field(name).type, DESCRIPTIONS["model_costs"][name])
+            for name in _COMPARED_COLUMNS
+        ),
+        ("trust", pa.string(), "trust in the breakdown, in a word with its reason"),
+    ],
+)
 
 _SHARE: list[_Plain] = [
     ("calls", pa.int64(), "number of calls"),
@@ -364,11 +409,6 @@ SHARES = _schema(
         ("phase", pa.string(), _PHASE),
         ("launches_kernel", pa.bool_(), "false for views, which are counted and not measured"),
         *_SHARE,
-        (
-            "share_of_end_to_end_time",
-            pa.float64(),
-            "`time_s` / measured time of the whole model",
-        ),
     ],
 )
 
