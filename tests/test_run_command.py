@@ -14,6 +14,7 @@ import opcost as package
 import pyarrow.parquet as pq
 import pytest
 import torch
+from opcost.costs.answers import costs_of_models
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
 from torch import nn
@@ -68,7 +69,7 @@ def command_of(run):
 
 
 def compared(checkout):
-    rows = pq.read_table(checkout.root / "results/comparison.parquet").to_pylist()
+    rows = costs_of_models(checkout.root / "results/answers.parquet")
     return {(row["target"], row["model"]) for row in rows}
 
 
@@ -185,7 +186,7 @@ def test_each_kind_of_layer_is_run_alone_and_no_operator_is_measured_again(done,
     assert "time share" in header
     last = [re.findall(rf"^\({row}\) .*$", found.stdout, re.MULTILINE) for row in LAST_ROWS]
     assert [len(lines) for lines in last] == [1, 1, 1]
-    rows = pq.read_table(done.root / "results/comparison.parquet").to_pylist()
+    rows = costs_of_models(done.root / "results/answers.parquet")
     has_energy = any(row["end_to_end_energy_j"] for row in rows)
     assert ("energy share" in header) == has_energy  # without a sensor, there are no such columns
     measured = {row["model"] for row in rows if row["end_to_end_time_s"]}
