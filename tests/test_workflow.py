@@ -243,7 +243,6 @@ def test_filtered_operators_are_counted_and_leave_no_smaller_sum(done):
     for row in comparison:
         assert row["estimate_time_s"] is None
         assert row["time_reason"] == "1 of 3 operator tuples are filtered out"
-        assert "1 of 3 operator tuples are filtered out" in row["time_reason"]
         assert row["partial_time_s"] > 0
         assert row["coverage_flops"] == 1
         assert row["measured_tuples"] < row["tuples"]

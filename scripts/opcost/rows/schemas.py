@@ -123,12 +123,12 @@ MODEL = _schema(
         (
             "call_tuple_id",
             pa.list_(pa.string()),
-            "the operator tuple of each call, in order; null without their times in place",
+            "the operator tuple of each call, in order; null without their times in context",
         ),
         *(
             (name, pa.list_(pa.float64()), meaning)
             for name, _, meaning in CALL_TIME.described(
-                "seconds of each call in place, inside the running model: on a GPU, of its "
+                "seconds of each call in context, inside the running model: on a GPU, of its "
                 "kernels; the median over passes with a clock around each call"
             )
         ),
@@ -138,7 +138,7 @@ MODEL = _schema(
             "seconds of such a pass: the clock slows the model down between the calls",
         ),
         ("clocked_passes", pa.int64(), "number of these passes that count"),
-        ("in_context_reason", pa.string(), "why the times in place are null"),
+        ("in_context_reason", pa.string(), "why the times in context are null"),
     ],
 )
 
@@ -158,12 +158,12 @@ MODEL_COSTS = _schema(
             "null if an operator is missing",
         ),
         *TIME.of("end_to_end").described(
-            "measured seconds of the whole model: the geometric mean of its runs"
+            "seconds measured end to end: the geometric mean of the runs"
         ),
         (
             "end_to_end_measurements",
             pa.int64(),
-            "number of measurements of the whole model, each in its own process, that are averaged",
+            "number of end-to-end runs, each in its own process, that are averaged",
         ),
         (
             "end_to_end_disagreeing_s",
@@ -206,7 +206,7 @@ MODEL_COSTS = _schema(
         (
             "end_to_end_host_time_s",
             pa.float64(),
-            "measured seconds in which the host launches the whole model: the host's part of the "
+            "seconds in which the host launches the model end to end: the host's part of the "
             "estimate, if not null",
         ),
         (
@@ -220,13 +220,13 @@ MODEL_COSTS = _schema(
         (
             "between_calls_time_s",
             pa.float64(),
-            "`end_to_end_time_s` - `in_context_time_s`: seconds of the whole model outside its "
+            "`end_to_end_time_s` - `in_context_time_s`: seconds of the model outside its "
             "operators; on a GPU, those in which it waits",
         ),
         (
             "clocked_time_s",
             pa.float64(),
-            "seconds of the model with a clock around each call, which gave the time in place",
+            "seconds of the model with a clock around each call, which gave the time in context",
         ),
         (
             "largest_share_difference",
@@ -234,9 +234,9 @@ MODEL_COSTS = _schema(
             "the largest difference, of all operators and of what is between calls, between the "
             "share in the estimated time and that in the running model",
         ),
-        ("in_context_reason", pa.string(), "why the time in place is null"),
+        ("in_context_reason", pa.string(), "why the time in context is null"),
         *ENERGY.of("estimate").described("estimated gross joules of an iteration"),
-        *ENERGY.of("end_to_end").described("measured gross joules of the whole model"),
+        *ENERGY.of("end_to_end").described("gross joules measured end to end"),
         *ENERGY.error.described("estimate / end-to-end - 1"),
         ("energy_reason", pa.string(), "why there is no estimate or no end-to-end measurement"),
         ("partial_time_s", pa.float64(), "seconds of the measured operators"),
@@ -250,7 +250,7 @@ MODEL_COSTS = _schema(
                     "measurement; null for inference"
                 ),
                 *TIME.of(f"end_to_end_{phase}").described(
-                    f"measured seconds of {what} in the whole step"
+                    f"seconds of {what}, measured in the whole step"
                 ),
             )
         ),
@@ -446,17 +446,17 @@ IN_CONTEXT = _schema(
         ("operator", pa.string(), "the dispatcher's name"),
         ("description", pa.string(), "readable form of the operator tuple"),
         ("calls", pa.int64(), "number of calls in one iteration of the model"),
-        *TIME.of("isolated").described("seconds of one call alone, as in the database"),
+        *TIME.of("isolated").described("seconds of one isolated call, as in the database"),
         *TIME.of("in_context").described(
             "seconds of one call inside the running model, in the mean over its calls"
         ),
         *TIME.relative("in_context_ratio").described(
-            f"`{TIME.of('in_context').value}` / `{TIME.of('alone').value}`"
+            f"`{TIME.of('in_context').value}` / `{TIME.of('isolated').value}`"
         ),
         (
             "added_time_s",
             pa.float64(),
-            "seconds that all its calls take more in place than alone",
+            "seconds that all its calls take more in context than isolated",
         ),
     ],
 )
@@ -469,7 +469,7 @@ LAUNCHES = _schema(
         (
             "launch_mode",
             pa.string(),
-            f"how the whole model is run: `{EAGER}`; {FURTHER_MODES_TEXT}",
+            f"how the model is run: `{EAGER}`; {FURTHER_MODES_TEXT}",
         ),
         *(
             column
@@ -569,9 +569,9 @@ SWEEPS = _schema(
         (
             "flags",
             pa.list_(pa.string()),
-            "of that operator, or else of the whole model; null if this was not measured",
+            "of that operator, or else of the model end to end; null if this was not measured",
         ),
-        ("runs", pa.int64(), "runs of that operator, or else of the whole model"),
+        ("runs", pa.int64(), "runs of that operator, or else of the model end to end"),
         (
             TIME.run_sd,
             pa.float64(),
@@ -582,10 +582,14 @@ SWEEPS = _schema(
             for quantity, unit in ((TIME, "seconds"), (ENERGY, "gross joules"))
             for column in (
                 *quantity.described(
-                    f"{unit} of an iteration: measured on the whole model, or else the sum over "
+                    f"{unit} of an iteration: measured end to end, or else the sum over "
                     "its operators; of an operator without a model, its own"
                 ),
-                (f"{quantity}_is_estimate", pa.bool_(), "whether it is the sum; null without one"),
+                (
+                    f"{quantity}_is_estimate",
+                    pa.bool_(),
+                    "whether it is an estimate; null without one",
+                ),
                 (f"{quantity}_reason", pa.string(), f"why the {quantity} is null"),
                 *quantity.of("sample").described(
                     f"{unit} of a sample, or of a call of an operator without a model"
