@@ -16,7 +16,7 @@ from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
 from opcost.models.layers import narrowed
 from opcost.rows.quantities import TIME
-from opcost.runs.layers import _all_calls, _calls, _kinds, _not_run, _rest
+from opcost.runs.layers import _calls, _equal, _kinds, _not_run, _rest
 from opcost.statistics import Estimate
 from opcost.tuples.extraction import extract_model_tuples
 
@@ -109,7 +109,7 @@ def test_a_layer_that_is_run_several_times_counts_as_often():
         extract_model_tuples(each) for each in defined(layers=["layer1.0.relu"]).values()
     )
     assert _calls(model, ["layer1.0.relu"], layer) == 2
-    assert _all_calls(model, "layer1.0.relu", layer) == 4
+    assert _calls(model, _equal(model, "layer1.0.relu"), layer) == 4
     assert _calls(model, ["layer1.0"], layer) is None
 
 
@@ -157,7 +157,7 @@ def test_what_is_called_outside_of_all_layers_is_named_with_its_share_of_the_tim
     ]
     listed = [each.paths[0] for each in _kinds(model)]
     [note] = _not_run(model, listed, modules, 0.1)
-    assert "what these modules of net call themselves, 8.0% of its time: BasicBlock (8)." in note
+    assert "operators that these modules of net call directly, 8.0% of its time" in note
     assert [*_not_run(model, ["layer1", "layer2", "layer3", "layer4", *listed], modules, 0.1)] == []
 
 

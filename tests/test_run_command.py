@@ -138,8 +138,8 @@ def test_a_profile_shows_what_operators_take_in_place_and_measures_nothing_twice
     found = opcost("profile", "tiny_mlp", "--by", "call")
     assert found.returncode == 0, found.stderr
     assert measured(done) == before
-    assert "Where the time of tiny_mlp goes, inside the running model, by call:" in found.stdout
-    assert "Where do the sum and the whole model part company?" in found.stdout
+    assert "Where the time of tiny_mlp goes inside the running model, by call:" in found.stdout
+    assert "Where do the estimate and the end-to-end measurement differ?" in found.stdout
     summary = (done.root / "results/summary.txt").read_text()
     [interval] = re.findall(r"^±: half of .*$", summary, re.MULTILINE)
     assert interval in found.stdout
@@ -165,7 +165,7 @@ def test_a_profile_that_is_not_complete_says_so_and_lists_what_is_not_measured_a
     assert "The same command goes on from here" in text
 
 
-LAST_ROWS = ("other calls", "between calls", "whole model")
+LAST_ROWS = ("other calls", "between calls", "end to end")
 
 
 def test_each_kind_of_layer_is_run_alone_and_no_operator_is_measured_again(done, opcost):
