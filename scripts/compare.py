@@ -11,8 +11,7 @@ from opcost.costs.comparison import compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.launches import launch_lines
 from opcost.costs.published_text import published_lines
-from opcost.costs.request_text import request_lines
-from opcost.costs.requests import requests_in
+from opcost.costs.requests import request_lines, requests_in
 from opcost.costs.single_operators import single_operators
 from opcost.costs.summary import details, first_screen
 from opcost.costs.sweep_text import sweep_lines
