@@ -12,10 +12,9 @@ from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.launches import launch_lines
 from opcost.costs.published_text import published_lines
 from opcost.costs.requests import request_lines, requests_in
-from opcost.costs.single_operators import single_operators
 from opcost.costs.summary import details, first_screen
 from opcost.costs.sweep_text import sweep_lines
-from opcost.costs.sweeps import sweep_rows
+from opcost.costs.sweeps import single_operators, sweep_rows
 from opcost.databases.aggregation import whole_rows
 from opcost.databases.model_ratios import read_ratios
 from opcost.databases.selection import asked_for, rows_of

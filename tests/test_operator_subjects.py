@@ -11,9 +11,8 @@ from click.testing import CliRunner
 from opcost.addresses import Addresses
 from opcost.commands import main
 from opcost.costs.comparison import compare_study
-from opcost.costs.single_operators import single_operators
 from opcost.costs.sweep_text import sweep_lines
-from opcost.costs.sweeps import sweep_rows
+from opcost.costs.sweeps import single_operators, sweep_rows
 from opcost.devices.target_device import open_device
 from opcost.errors import OpcostError
 from opcost.models.axes import Sweep

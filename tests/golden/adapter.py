@@ -16,8 +16,7 @@ from opcost.costs.explanation import explain
 from opcost.costs.headline import headline
 from opcost.costs.known_ratios import ratios_of
 from opcost.costs.requests import requests_in
-from opcost.costs.single_operators import single_operators
-from opcost.costs.sweeps import least_along_axes, series_of, sweep_rows
+from opcost.costs.sweeps import least_along_axes, series_of, single_operators, sweep_rows
 from opcost.databases.aggregation import whole_rows, write_database
 from opcost.databases.database import read_database
 from opcost.databases.measured import find_measured
