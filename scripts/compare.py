@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opcost.arrow import skip_pandas_import
-from opcost.costs import operators_at_points
+from opcost.costs import answers, operators_at_points
 from opcost.costs.comparison import compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.launches import launch_lines
@@ -61,21 +61,22 @@ with reported(snakemake.log[0]):
     of_targets = [Sweep(**each) for each in shown.target_sweeps]
     alone = single_operators(on_targets, operators.to_pylist(), noises)
     sweeps = sweep_rows(axes, of_targets, [*tables.comparison, *alone], models)
+    generations = map(Generation.from_document, shown.generations)
+    requests = requests_in(list(generations), tables.comparison)
+    of_requests = [each.columns() for each in requests]
+    found = answers.all_answers(tables, of_requests, sweeps)
+    records.write(Path(outputs.answers), schemas.ANSWERS, found)
     for output, schema, table in (
-        (outputs.comparison, schemas.COMPARISON, tables.comparison),
+        (outputs.comparison, schemas.COMPARISON, answers.comparison_rows(tables.comparison)),
         (outputs.shares, schemas.SHARES, tables.shares),
         (outputs.modules, schemas.MODULES, tables.modules),
         (outputs.in_context, schemas.IN_CONTEXT, tables.in_context),
         (outputs.launches, schemas.LAUNCHES, tables.launches),
         (outputs.sweeps, schemas.SWEEPS, sweeps),
+        (outputs.requests, schemas.REQUESTS, of_requests),
     ):
         records.write_with_csv(Path(output), schema, table)
     comparison, shares = tables.comparison, tables.shares
-    generations = map(Generation.from_document, shown.generations)
-    requests = requests_in(list(generations), comparison)
-    records.write_with_csv(
-        Path(outputs.requests), schemas.REQUESTS, [each.columns() for each in requests]
-    )
     study = load_study(snakemake.config)
     further = [
         sweep_lines(sweeps),

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from opcost import __version__
 from opcost.costs import comparison
+from opcost.costs.answers import all_answers
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import records, schemas
@@ -226,7 +227,7 @@ def make_study(
     tables = comparison.compare_study(
         on_targets, kept, complete, manifest.collect(parts, None), noises
     )
-    records.write(folder / "comparison.parquet", schemas.COMPARISON, tables.comparison)
+    records.write(folder / "answers.parquet", schemas.ANSWERS, all_answers(tables))
     records.write(folder / "shares.parquet", schemas.SHARES, tables.shares)
     records.write(folder / "modules.parquet", schemas.MODULES, tables.modules)
     records.write(folder / "in_context.parquet", schemas.IN_CONTEXT, tables.in_context)

@@ -89,7 +89,7 @@ def test_settings_of_the_schema_are_those_of_the_code():
         (
             schemas.COMPARISON,
             "model target estimate_time_s end_to_end_time_s time_relative_error estimate_energy_j "
-            "end_to_end_energy_j energy_relative_error coverage_calls coverage_flops coverage_time",
+            "end_to_end_energy_j energy_relative_error coverage_flops trust time_reason",
         ),
     ],
 )

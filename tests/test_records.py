@@ -208,8 +208,8 @@ def test_a_table_beside_its_csv_says_the_same(tmp_path):
         "end_to_end_flags": [],
         "flag_counts": flags,
     }
-    records.write_with_csv(tmp_path / "table.parquet", schemas.COMPARISON, [row])
-    (table,) = records.read(tmp_path / "table.parquet", schemas.COMPARISON).to_pylist()
+    records.write_with_csv(tmp_path / "table.parquet", schemas.MODEL_COSTS, [row])
+    (table,) = records.read(tmp_path / "table.parquet", schemas.MODEL_COSTS).to_pylist()
     with (tmp_path / "table.csv").open(newline="") as file:
         (text,) = csv.DictReader(file)
     assert text.keys() == table.keys()

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from opcost.costs.answers import costs_of_models
 from opcost.databases.database import REFERENCE, default_databases, read_database
 from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME
@@ -100,8 +101,7 @@ def on_its_page(gpu):
 
 
 def test_the_page_states_sums_and_wholes_as_the_file_has_them(gpu, on_its_page):
-    read = records.read(FOLDER / gpu / "comparison.parquet", schemas.COMPARISON)
-    for row in read.to_pylist():
+    for row in costs_of_models(FOLDER / gpu / "answers.parquet"):
         (sum_ms, whole_ms, time, sum_j, whole_j, energy), _ = on_its_page(row["model"][:-4])
         assert sum_ms == [near(row["estimate_time_s"] * 1e3)]
         assert whole_ms == [near(row["end_to_end_time_s"] * 1e3)]

@@ -69,7 +69,7 @@ def named(results):
 
 
 def test_a_file_of_another_kind_is_refused(folder):
-    with pytest.raises(OpcostError, match="comparison"):
+    with pytest.raises(OpcostError, match="shares"):
         Results.read(dict.fromkeys(FILES, folder / "database.parquet"))
 
 
@@ -509,7 +509,7 @@ def test_a_database_whose_rows_all_failed_makes_a_page(results):
 
 
 def test_a_model_of_which_nothing_was_measured_has_a_card_with_the_reason(results):
-    row = dict.fromkeys(schemas.COMPARISON.names) | {
+    row = dict.fromkeys(schemas.MODEL_COSTS.names) | {
         **{name: results.comparison[0][name] for name in ("model", "target", "tuples")},
         **{"measured_tuples": 0, "time_reason": "both failed", "end_to_end_flags": []},
         **{"flag_counts": [], "view_calls": 0},

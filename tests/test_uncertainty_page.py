@@ -6,9 +6,10 @@ from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from opcost.costs.answers import all_answers
 from opcost.costs.comparison import Tables
 from opcost.move_results import move_results
-from opcost.results_folder import COMPARISON, IN_CONTEXT
+from opcost.results_folder import ANSWERS, IN_CONTEXT
 from opcost.rows import records, schemas
 
 from tests.checkout import REPOSITORY
@@ -26,7 +27,7 @@ def tables(tmp_path) -> Tables:
             files.extractall(filter="data")
         move_results()
         found = derived().tables
-        records.write(COMPARISON, schemas.COMPARISON, found.comparison)
+        records.write(ANSWERS, schemas.ANSWERS, all_answers(found))
         records.write(IN_CONTEXT, schemas.IN_CONTEXT, found.in_context)
         yield found
 

@@ -11,6 +11,7 @@ from opcost.databases.measured import find_measured
 from opcost.models.source import sources_of
 from opcost.results_folder import (  # the rules use them, too
     CALLS,
+    ANSWERS,
     COMPARISON,
     DATABASE,
     DETAILS,

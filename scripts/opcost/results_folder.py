@@ -36,6 +36,7 @@ RESULTS = Path("results")
 
 MODEL_TABLE = RESULTS / "models.parquet"
 DATABASE = RESULTS / "database.parquet"
+ANSWERS = RESULTS / "answers.parquet"
 COMPARISON = RESULTS / "comparison.parquet"
 SHARES = RESULTS / "shares.parquet"
 MODULES = RESULTS / "modules.parquet"

@@ -19,7 +19,7 @@ _MEANING_OF_NOISE = (
     f"{TOO_NOISY.capitalize()}: the 95 % interval is wider than ±50%. Run again on a quiet machine "
     "(opcost retry --flag disturbed), or in more rounds. The files have the numbers."
 )
-_CELL = 500
+_CELL, _NARROW = 500, 40
 
 
 def seconds(value: float, digits: int = _DIGITS) -> str:
@@ -216,7 +216,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -
 
 def fitted(cells: Sequence[Mapping[str, str]], droppable: Iterable[str], left: int) -> list[str]:
     """Lines of a table, title -> text in each row, without the first `droppable` titles as far as
-    it would otherwise be wider than `WIDTH`. The first `left` titles are aligned left.
+    it would otherwise be wider than `WIDTH`, and with shorter texts if that is not enough. The
+    first `left` titles are aligned left.
     """
     titles = list(cells[0])
     for title in ("", *droppable):
@@ -224,8 +225,10 @@ def fitted(cells: Sequence[Mapping[str, str]], droppable: Iterable[str], left: i
         titles = [each for each in titles if each != title]
         lines = table(titles, [[row[each] for each in titles] for row in cells], left)
         if max(map(len, lines)) <= WIDTH:
-            break
-    return lines
+            return lines
+    return table(
+        titles, [[shortened(row[each], _NARROW) for each in titles] for row in cells], left
+    )
 
 
 def wrapped(notes: Iterable[str], indent: str = "") -> list[str]:

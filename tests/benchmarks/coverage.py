@@ -15,8 +15,8 @@ import statistics
 from pathlib import Path
 
 import numpy as np
+from opcost.costs.answers import costs_of_models
 from opcost.databases.database import read_database
-from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
 from opcost.statistics import ratio
 
@@ -34,7 +34,7 @@ def main():
 
 
 def of_models(folder):
-    compared = records.read(folder / "comparison.parquet", schemas.COMPARISON).to_pylist()
+    compared = costs_of_models(folder / "answers.parquet")
     pairs = [
         (TIME.error.read(row), TIME.of("estimate").read(row), TIME.of("end_to_end").read(row))
         for row in compared

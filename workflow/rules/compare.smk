@@ -2,7 +2,8 @@
 #
 #   in:  all measurements, what calls cost on each target, and each model's tuples
 #   out: results/database.parquet     every operator measurement in results/, also of other studies
-#        results/comparison.parquet   sum over operators against whole model (+ .csv)
+#        results/answers.parquet      every number of what follows, one in a row
+#        results/comparison.parquet   estimates beside end-to-end measurements (+ .csv)
 #        results/shares.parquet       each model's cost by operator (+ .csv)
 #        results/modules.parquet      each model's cost by module (+ .csv)
 #        results/in_context.parquet     operators inside the running model, and alone (+ .csv)
@@ -55,6 +56,7 @@ rule compare:
         models=model_measurements,
         models_launched=models_launched,
     output:
+        answers=ANSWERS,
         comparison=COMPARISON,
         comparison_csv=report(
             COMPARISON.with_suffix(".csv"),

@@ -1,6 +1,6 @@
 # What a person looks at.
 #
-#   in:  results/database.parquet, comparison.parquet, shares.parquet, modules.parquet, models.parquet,
+#   in:  results/database.parquet, answers.parquet, shares.parquet, modules.parquet, models.parquet,
 #        in_context.parquet, launches.parquet, requests.parquet, sweeps.parquet
 #   out: results/report.html   charts and tables of all of it, in one file that opens offline
 #        results/cost.svg      operators, stacked, above the whole model
@@ -13,7 +13,7 @@ rule report:
         tuples=extracted,
         recorded=recorded,
         database=DATABASE,
-        comparison=COMPARISON,
+        answers=ANSWERS,
         shares=SHARES,
         modules=MODULES,
         models=MODEL_TABLE,

@@ -13,6 +13,8 @@ FILES = {
     "database": "`results/database.parquet`",
     "merged": "what `opcost merge` writes",
     "model": "`results/{target}/{conditions}/models/{model}.parquet`, `models_2/`, ...",
+    "answers": "`results/answers.parquet`",
+    "model_costs": "in memory; the quantities of `results/answers.parquet`",
     "comparison": "`results/comparison.parquet`, `.csv`",
     "shares": "`results/shares.parquet`, `.csv`",
     "modules": "`results/modules.parquet`, `.csv`",

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
+from opcost.costs.answers import costs_of_models
 from opcost.databases.database import read_database
 from opcost.rows import records, schemas
 from opcost.rows.flags import ABOVE_ROOF
@@ -24,7 +25,6 @@ NOTHING = "\N{EN DASH}"
 """Stands where there is no value."""
 
 _TABLES = {
-    "comparison": schemas.COMPARISON,
     "shares": schemas.SHARES,
     "modules": schemas.MODULES,
     "models": schemas.EXTRACTION,
@@ -33,7 +33,7 @@ _TABLES = {
     "requests": schemas.REQUESTS,
     "sweeps": schemas.SWEEPS,
 }
-FILES = ("database", *_TABLES)
+FILES = ("database", "answers", *_TABLES)
 """What a report is made of: the names of files in the folder of results."""
 
 RAW = ("block_time_s", "block_undisturbed", "power_sample_w", "power_sample_time_s")
@@ -63,7 +63,8 @@ class Results:
         tables = {
             name: records.read(files[name], schema).to_pylist() for name, schema in _TABLES.items()
         }
-        return cls(read_database(files["database"]), **tables)
+        costs = costs_of_models(files["answers"])
+        return cls(read_database(files["database"]), costs, **tables)
 
     @cached_property
     def targets(self) -> list[str]:

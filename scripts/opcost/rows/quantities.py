@@ -129,6 +129,17 @@ class Quantity:
         return f"{self.name}{limit}{self.unit and '_'}{self.unit}"
 
 
+def quantity_of(column: str) -> Quantity:
+    """The quantity whose number a column has."""
+    name, _, unit = column.rpartition("_")
+    return Quantity(name, unit) if unit in (*_SHOWN, *_PRODUCTS) else Quantity(column)
+
+
+def is_limit(column: str) -> bool:
+    """Whether a column has a limit of an interval."""
+    return "_ci_low" in column or "_ci_high" in column
+
+
 TIME, POWER, ENERGY = Quantity("time", "s"), Quantity("power", "w"), Quantity("energy", "j")
 
 HOST_TIME = Quantity("host_time", "s")

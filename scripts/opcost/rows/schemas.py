@@ -147,8 +147,8 @@ MEASUREMENTS = {OPERATORS: OPERATOR, MODELS: MODEL}
 
 _PHASE = "phase of a training step: `forward`, `loss`, `backward` or `optimizer`"
 
-COMPARISON = _schema(
-    "comparison",
+MODEL_COSTS = _schema(
+    "model_costs",
     [
         ("model", pa.string(), "the model's name in the study"),
         TARGET,
@@ -340,6 +340,56 @@ COMPARISON = _schema(
         ("device_name", pa.string(), "product name of the device"),
         ("torch_version", pa.string(), "version of PyTorch"),
         ("protocol_version", pa.int64(), "version of the measurement protocol"),
+    ],
+)
+"""What is known of a model on a target, in memory; a file holds it as answers."""
+
+ANSWERS = _schema(
+    "answers",
+    [
+        ("model", pa.string(), "the model's name in the study, or that of a request or a sweep's"),
+        TARGET,
+        ("conditions", pa.string(), "device, PyTorch, cache state and protocol as JSON"),
+        ("axes", pa.string(), "inputs, dtype and batch size, or the point of a sweep, as JSON"),
+        (
+            "part",
+            pa.string(),
+            "what of the model: `model`, a phase, `operator:NAME`, `module:PATH`, `tuple:ID`, "
+            "`run:N` or `flag:NAME`; behind an @ stands a phase of training but forward",
+        ),
+        (
+            "source",
+            pa.string(),
+            "how it is known: `estimate`, `end_to_end`, `in_context`, `isolated`, `sweep` or a "
+            "launch mode",
+        ),
+        ("quantity", pa.string(), "what it is, with its unit as a suffix: `time_s`"),
+        ("value", pa.float64(), "the number; null with a `reason`"),
+        ("low", pa.float64(), "lower limit of its 95 % interval; null if unknown"),
+        ("high", pa.float64(), "upper limit of its 95 % interval; null if unknown"),
+        ("calls", pa.int64(), "calls of the part in an iteration"),
+        ("reason", pa.string(), "why it, or what follows from it, is unknown"),
+        ("flags", pa.list_(pa.string()), "flags of the end-to-end measurement; differing calls"),
+    ],
+)
+
+_COMPARED_COLUMNS = (
+    *("model", "target", "inputs", "batch_size", "device_name"),
+    *TIME.of("estimate").names,
+    *TIME.of("end_to_end").names,
+    *TIME.error.names,
+    *ENERGY.of("estimate").names,
+    *ENERGY.of("end_to_end").names,
+    *(ENERGY.error.value, "time_reason", "energy_reason", "coverage_flops"),
+)
+COMPARISON = _schema(
+    "comparison",
+    [
+        *(
+            (name, MODEL_COSTS.field(name).type, DESCRIPTIONS["model_costs"][name])
+            for name in _COMPARED_COLUMNS
+        ),
+        ("trust", pa.string(), "trust in the breakdown, in a word with its reason"),
     ],
 )
 

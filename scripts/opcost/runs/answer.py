@@ -5,6 +5,7 @@ from typing import Any
 
 from opcost.addresses import Addresses
 from opcost.costs import operators_at_points
+from opcost.costs.answers import costs_of_models
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.headline import RUNS
 from opcost.costs.requests import request_lines, requests_in
@@ -13,7 +14,7 @@ from opcost.costs.sweep_text import sweep_lines
 from opcost.databases.selection import asked_for
 from opcost.planning.target_plan import beyond_budget
 from opcost.results_folder import (
-    COMPARISON,
+    ANSWERS,
     DATABASE,
     IN_CONTEXT,
     MODELS,
@@ -41,10 +42,10 @@ def answer(request: Request, detailed: bool = False) -> tuple[str, bool]:
     """
     study, asked = request.study, request.asked
     addresses = Addresses(study)
-    comparison, shares, in_context, sweeps = (
+    comparison = [row for row in costs_of_models(ANSWERS) if _pair(row) in asked]
+    shares, in_context, sweeps = (
         [row for row in records.read(path, schema).to_pylist() if _pair(row) in asked]
         for path, schema in (
-            (COMPARISON, schemas.COMPARISON),
             (SHARES, schemas.SHARES),
             (IN_CONTEXT, schemas.IN_CONTEXT),
             (SWEEPS, schemas.SWEEPS),

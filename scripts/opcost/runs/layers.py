@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from opcost.costs.answers import costs_of_models
 from opcost.costs.caveats import INTERVAL, caveats
 from opcost.costs.explanation import explain_in_study
 from opcost.costs.in_context import IN_CONTEXT, between_calls
@@ -12,8 +13,7 @@ from opcost.costs.in_context_table import BETWEEN, WHOLE
 from opcost.costs.terms import Row
 from opcost.errors import OpcostError
 from opcost.models.variants import Variant
-from opcost.results_folder import COMPARISON
-from opcost.rows import records, schemas
+from opcost.results_folder import ANSWERS
 from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.runs.request import Request, extracted
 from opcost.statistics import Estimate
@@ -92,9 +92,7 @@ def layers_to_come(request: Request) -> str | None:
     Raises OpcostError for a model without layers.
     """
     measured = {
-        (row["target"], row["model"])
-        for row in records.read(COMPARISON, schemas.COMPARISON).to_pylist()
-        if _is_measured(row)
+        (row["target"], row["model"]) for row in costs_of_models(ANSWERS) if _is_measured(row)
     }
     if not request.asked <= measured:
         return None
@@ -113,7 +111,7 @@ def layer_answer(request: Request) -> tuple[str, bool]:
     them were measured.
     """
     study, models = request.study, extracted(request.study)
-    comparison = records.read(COMPARISON, schemas.COMPARISON).to_pylist()
+    comparison = costs_of_models(ANSWERS)
     lines, notes, complete = [], [_MEANING], True
     for target in study.conditions:
         found: list[Row] = []

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from opcost.costs import in_context_table, in_context_text
+from opcost.costs.answers import costs_of_models
 from opcost.costs.caveats import caveats
 from opcost.costs.explanation import explain_in_study
 from opcost.costs.terms import Row, by_target
 from opcost.costs.trust import trust
-from opcost.results_folder import COMPARISON
-from opcost.rows import records, schemas
+from opcost.results_folder import ANSWERS
 from opcost.rows.quantities import TIME
 from opcost.runs.request import Request, extracted
 from opcost.text import with_meaning_of_noise, wrapped
@@ -23,7 +23,7 @@ def profile(request: Request, by: str, top: int) -> tuple[str, bool]:
     model has an estimate and times in context.
     """
     models, extractions = [*request.study.models], extracted(request.study)
-    compared = by_target(records.read(COMPARISON, schemas.COMPARISON).to_pylist())
+    compared = by_target(costs_of_models(ANSWERS))
     parts, complete = [], True
     for target in request.study.conditions:
         rows = [row for model in models if (row := compared[target].get(model)) is not None]
