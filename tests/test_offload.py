@@ -10,8 +10,7 @@ from click.testing import CliRunner
 from opcost.commands import INCOMPLETE, main
 from opcost.costs.copies import BELOW, BETWEEN, BEYOND, MEASURED, MeasuredCopies, measured_copies
 from opcost.costs.explanation import explain
-from opcost.costs.offload import offload
-from opcost.costs.offload_memory import offload_memory
+from opcost.costs.offload import offload, offload_memory
 from opcost.costs.offload_text import offload_as_text
 from opcost.databases.database import read_database
 from opcost.errors import OpcostError

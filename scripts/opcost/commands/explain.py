@@ -124,8 +124,7 @@ def command(
     from opcost.costs.explanation import Explanation, explain
     from opcost.costs.explanation_text import as_text
     from opcost.costs.model_argument import config_path, find_steps, parse_argument, parse_input
-    from opcost.costs.offload import Offload, offload
-    from opcost.costs.offload_memory import offload_memory
+    from opcost.costs.offload import Offload, offload, offload_memory
     from opcost.costs.offload_text import offload_as_text
     from opcost.costs.request_explanation import (
         RequestExplanation,

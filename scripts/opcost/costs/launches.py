@@ -1,9 +1,8 @@
-"""What launching costs a whole model, and what fusion saves: its launch modes beside the estimate.
+"""The cost of launching a model and the gain of fusion: its launch modes beside the estimate.
 
-The estimate of an eager model is that of the comparison. A graph has no host, and a compiled model
-little: their estimate is the sum over the operators, without what the host adds. A compiled model
-is faster than that by what fusion saves. The interval of the sum holds the model error, as that of
-eager does.
+The estimate of an eager model is in the comparison. A graph has no host, and a compiled model
+little: their estimate is the sum over the operators, without call overhead or waits. A compiled
+model is faster than that by the gain of fusion. Both intervals hold the model error.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,9 +23,8 @@ _LINE = 100
 def launch_rows(
     keys: Row, comparison: Row, estimate: ModelEstimate, rows: Iterable[Row]
 ) -> list[dict[str, Any]]:
-    """The rows of one model on one target: eager as in its comparison, then `rows` of other modes.
-
-    None if there are no other modes.
+    """The rows of one model on one target: eager, as in its comparison, then `rows` of other modes;
+    empty without other modes.
     """
     found = [_further(estimate, row) for row in rows]
     return [dict(keys) | row for row in ([_eager(comparison), *found] if found else [])]
@@ -65,7 +63,7 @@ def _further(estimate: ModelEstimate, row: Row) -> dict[str, Any]:
 
 
 def launch_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """The launch modes as a table: title -> text."""
+    """Title -> text of each launch mode, for a table."""
     eager = {
         (row["target"], row["model"]): row[TIME.value]
         for row in rows
@@ -80,11 +78,11 @@ def launch_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
                 "model": row["model"],
                 "target": row["target"],
                 "mode": row["launch_mode"],
-                "whole model": TIME.shown(row),
+                "time": TIME.shown(row),
                 "of eager": percent(time_s / eager_s) if further else "-",
-                "estimate": difference(TIME.error.read(row)),
+                "estimate - end-to-end": difference(TIME.error.read(row)),
                 "energy": ENERGY.shown(row),
-                "estimate of energy": difference(ENERGY.error.read(row)),
+                "of energy": difference(ENERGY.error.read(row)),
                 "reason": shortened((row["reason"] or "").partition("\n")[0], _LINE),
             }
         )
@@ -92,12 +90,12 @@ def launch_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def launch_lines(rows: Sequence[Row]) -> list[str]:
-    """The launch modes of all models as text; empty if there are none but eager."""
+    """The launch modes of all models as text; empty without modes other than eager."""
     if not rows:
         return []
     cells = launch_cells(rows)
     return [
-        "Launch modes (the estimate of eager is that above, of others the sum over the operators):",
+        "Launch modes (except for eager, the estimate lacks call overhead and waits):",
         "",
         *table(list(cells[0]), [list(row.values()) for row in cells]),
     ]

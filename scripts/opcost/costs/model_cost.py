@@ -1,6 +1,4 @@
-"""The answer of `opcost.explain`: a model's cost on one target, as Python programs and notebooks
-use it.
-"""
+"""The result of `opcost.explain`: a model's cost on one target, for programs and notebooks."""
 
 import html
 from collections.abc import Sequence
@@ -32,8 +30,8 @@ _LISTED = 10
 class ModelCost:
     """A model's cost on one target of a database.
 
-    `model` are its extracted tuples, `target` and `device` where its operators were measured,
-    `database` the file with them. Costs are of one iteration, in seconds and gross joules.
+    `model` has its extracted tuples, `target` and `device` name where its operators were measured,
+    and `database` is the file with them. Costs are of one iteration, in seconds and gross joules.
     """
 
     def __init__(
@@ -65,8 +63,8 @@ class ModelCost:
 
     @property
     def time(self) -> Estimate | None:
-        """Seconds, added up from operators; None if one is missing. The 95 % interval holds the
-        uncertainty of the measurements and, if known, the `model_error`.
+        """Estimated seconds; None if an operator is missing. The 95 % interval holds the error of
+        the measurements and, if known, the `model_error`.
         """
         return self._chosen.estimate.time
 
@@ -84,10 +82,10 @@ class ModelCost:
         return half
 
     @property
-    def whole_time(self) -> Estimate | None:
-        """Measured seconds of the whole model; None if it is not in the database's study."""
-        whole = TIME.of("end_to_end")
-        return whole.read(self._chosen.compared) if whole.value in self._chosen.compared else None
+    def end_to_end_time(self) -> Estimate | None:
+        """Seconds measured end to end; None if the database's study does not have the model."""
+        measured, compared = TIME.of("end_to_end"), self._chosen.compared
+        return measured.read(compared) if measured.value in compared else None
 
     @property
     def reason(self) -> str | None:
@@ -105,7 +103,7 @@ class ModelCost:
 
     @cached_property
     def operators(self) -> "pd.DataFrame":
-        """Where time and energy go: a row for each operator, and for what is beyond operators.
+        """Where time and energy go: a row for each operator, and for call overhead or waits.
 
         Columns: `operator`, `calls`, `time_s`, `share` (of the time; they add up to 1), `energy_j`,
         `complete` (if not, some of its tuples are not measured, and the cost is a lower limit).
@@ -128,12 +126,11 @@ class ModelCost:
 
     @cached_property
     def modules(self) -> "pd.DataFrame":
-        """The tree of modules: each with all that it contains, below the one that contains it.
+        """The tree of modules: each with its descendants, below its parent.
 
-        Columns: `module` (its path; empty for the model), `depth`, `calls`, `flops` (of which a
-        multiply-add is 2), `parameters`, `time_s`, `share`, `energy_j`, `tuples`,
-        `measured_tuples`: where the last two differ, the cost is a lower limit; it is missing where
-        no tuple is measured.
+        Columns: `module` (its path; empty for the model), `depth`, `calls`, `flops` (a multiply-add
+        is 2), `parameters`, `time_s`, `share`, `energy_j`, `tuples`, `measured_tuples`: where the
+        last two differ, the cost is a lower limit; it is missing if no tuple is measured.
         """
         energy = bool(self._chosen.parts(ENERGY))
         parameters = self.model.module_parameters, self.model.own_parameters
@@ -200,7 +197,7 @@ class ModelCost:
         )
 
     def __str__(self) -> str:
-        """What `opcost explain` prints for this target."""
+        """The text of `opcost explain` for this target."""
         return as_text(self.model, [self._chosen], _LISTED, None, self._name)
 
     def __repr__(self) -> str:
