@@ -224,7 +224,7 @@ def test_a_retry_measures_what_failed_or_has_a_flag_and_nothing_else(done, opcos
     study.write_text(json.dumps(document))
     retried = opcost("retry", "--flag", "drifting")
     assert retried.returncode == 0, retried.stderr
-    assert "had a budget of device time, which does not hold here" in retried.stderr
+    assert "had a budget of measuring time, which does not hold here" in retried.stderr
     assert retried.stdout.count("forgetting ") == 2
     again = {name for name, stamp in stamps(done).items() if before.get(name) != stamp}
     assert len(again) == 2

@@ -1,11 +1,10 @@
 """Duplicate rows in several databases, and which of them to prefer.
 
-Rows are duplicates if they agree in tuple and conditions (`rows.comparability`). A study's database
-states what it knows of a target, such as the call overhead, in each row of the target: its state.
-Of several states under the same conditions, a merge keeps the one of the newest measurement, with
-the rows that belong to it, so that all rows of a target state the same. Of other duplicates, it
-keeps the newer row. Rows of a sealed file come first, as one without a seal may have been altered.
-The measured value plays no role.
+Rows are duplicates if they agree in tuple and conditions (`rows.comparability`). Each row repeats
+the state of its target, such as the call overhead. Of several states under the same conditions, a
+merge keeps the state of the newest measurement, with its rows, so that all rows of a target agree.
+Of other duplicates, it keeps the newer row. Rows of a sealed file come first: a file without a seal
+may have been altered. The measured value plays no role.
 
 A processor has no serial number. The sentinel's baseline (`quiet_sentinel_time_s`) distinguishes
 studies on processors, so rows of two such studies are never duplicates. Failures without a recorded

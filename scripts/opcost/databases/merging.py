@@ -1,6 +1,6 @@
 """Merge databases of several machines or days. Merging selects rows and never combines them.
 
-All rows of a target get its newest state. Of duplicate rows, a merge keeps the one of this state,
+All rows of a target get its newest state. Of duplicate rows, a merge keeps the row of this state,
 or else the preferred one (`duplicates`); a row in several databases becomes one row. The result
 depends neither on the order of the databases nor on earlier merges.
 """
@@ -42,10 +42,8 @@ class Group(NamedTuple):
 
 @dataclass
 class Merge:
-    """The outcome of a merge: rows in each database, distinct rows, kept rows by status, and a row
-    of each conditions_id.
-
-    As text, the summary to print.
+    """The outcome of a merge, whose text is the summary: rows in each database, distinct rows, kept
+    rows by status, and a row of each conditions_id.
     """
 
     rows: Counter[Path] = field(default_factory=Counter)
@@ -88,9 +86,7 @@ class Merge:
 
 @dataclass(slots=True)
 class _Best:
-    """The preferred one of duplicate rows so far: its rank, content, position and sources, and
-    another one of the same rank, if any.
-    """
+    """The preferred of duplicate rows so far, and another of the same rank, if any."""
 
     rank: tuple[Any, ...]
     digest: bytes
@@ -100,7 +96,7 @@ class _Best:
 
 
 class _Key(NamedTuple):
-    """What duplicate rows agree in. `tuple_id` is the content of a row without a device."""
+    """The key of duplicate rows. `tuple_id` is the content of a row without a device."""
 
     conditions_id: str | None
     tuple_id: Any
@@ -149,9 +145,8 @@ def _choose(
     done: Merge,
     groups: dict[tuple[Path, str, str], tuple[Any, ...]],
 ) -> tuple[dict[tuple[int, int], _Best], dict[str, pa.RecordBatch]]:
-    """The preferred rows by position: number of the database, number of the row. And what the
-    newest state of each target says of it, by conditions_id. Notes the path, target and
-    conditions_id of all rows in `groups`, with the greatest rank of these rows.
+    """The preferred rows by position (numbers of database and row), and the newest state of each
+    target, by conditions_id. Fills `groups`: path, target and conditions_id -> greatest rank.
     """
     best: dict[_Key, _Best] = {}
     states: dict[str | None, dict[bytes, tuple[Any, ...]]] = defaultdict(dict)
@@ -196,7 +191,7 @@ def _preferred(
     newest: Mapping[str | None, bytes],
     paths: Sequence[Path],
 ) -> list[_Best]:
-    """A row for each tuple: of the newest state of its target, or else the newest of older ones.
+    """A row for each tuple: of the newest state of its target, or else of an older one.
 
     Raises OpcostError if another state, or another row, is as new.
     """
@@ -212,9 +207,9 @@ def _preferred(
             names = " and ".join(sorted({str(paths[each.position[0]]) for each in (row, rival)}))
             raise OpcostError(
                 f"{names} hold different states of a target (conditions_id {group}, tuple "
-                f"{tuple_id}), of which none is a later one of the other, so that neither can "
-                "be chosen. Merge only one of them, or give the target of one another name (its "
-                "folder in results), and make its database again"
+                f"{tuple_id}), none of them later than the other, so that neither can be chosen. "
+                "Merge only one of them, or give the target of one another name (its folder in "
+                "results), and make its database again"
             )
         rank = (state == newest[group], *row.rank)
         if (group, tuple_id) not in rows or rank > rows[group, tuple_id][0]:
@@ -255,7 +250,7 @@ def _kept(
 def _restated(
     batch: pa.RecordBatch, groups: Sequence[str | None], stated: Mapping[str, pa.RecordBatch]
 ) -> pa.RecordBatch:
-    """The rows with what the newest state says of their target."""
+    """The rows with the newest state of their target."""
     places: dict[str | None, int] = {group: place for place, group in enumerate(stated)}
     own = batch.select(STATE)
     known = pa.Table.from_batches([*stated.values(), own], own.schema)

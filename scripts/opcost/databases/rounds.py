@@ -1,7 +1,7 @@
-"""Rows of a database from the runs of each tuple, one for each round.
+"""Rows of a database from the runs of each tuple, one in each round.
 
 A row keeps the value of each run (`run_...`), so that it can be combined with the run-to-run
-variation of its target. Its other columns say how runs are joined in them.
+variation of its target. How runs are joined in other columns is stated with each column.
 """
 
 import itertools
