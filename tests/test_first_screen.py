@@ -28,8 +28,8 @@ def test_each_model_has_its_cost_its_three_largest_parts_and_a_word_of_trust(thr
         cost, goes = (line for line in text.splitlines() if line.startswith(row["model"]))
         assert "5.00 ms ± 5.7%" in cost
         assert "conv2d 50%" in goes
-    assert "good: estimate" in text
-    assert "unverified: other programs disturbed the end-to-end measurement" in text
+    assert "poor: estimate -20.0% ± 5.4%, more than noise" in text
+    assert "unverified: end to end disturbed by other programs" in text
 
 
 def test_what_a_reader_must_act_on_is_a_line_with_what_helps(three):

@@ -328,7 +328,9 @@ def test_a_tuple_that_kills_its_process_is_a_row(files, one_tuple, tmp_path, mon
     subject_job(one_tuple, files, 1, tmp_path / "row.parquet")
     [row] = records.read(tmp_path / "row.parquet", schemas.OPERATOR).to_pylist()
     assert row["status"] == "crashed"
-    assert row["error"].startswith("killed by SIGABRT. The values that opcost draws may not suit")
+    assert row["error"].startswith(
+        "killed by SIGABRT. The values that opcost generates may not suit"
+    )
     assert row["tuple_id"] == one_tuple.record.operator_tuple.tuple_id
     assert row["conditions_json"] == files.conditions.to_json()
 

@@ -130,7 +130,7 @@ def test_a_layer_that_is_not_run_is_explained(layer, message):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"mode": "training", "loss": "cross_entropy"}, "a layer is run alone in inference"),
+        ({"mode": "training", "loss": "cross_entropy"}, "an isolated module is run in inference"),
         ({"layers": ["conv1", "conv1"]}, "layers"),
         ({"layers": ["conv1..weight"]}, "layers"),
         ({"layers": []}, "layers"),

@@ -415,10 +415,10 @@ def test_in_state_model_weights_rotate_and_activations_stay(cpu):
 def test_results_are_written_to_other_memory_in_turn(cpu):
     image = torch.empty(1, 4, 16, 16)
     relu = tuple_of(aten.relu.default, image)
-    rotation = Rotation(0, (), places_of_results=10)
+    rotation = Rotation(0, (), result_slots=10)
     operands = operand_sets(relu, cpu, rotation, 0, [describe_tensor(image)])
     assert (len(operands.calls), operands.kept_results) == (1, 10)
-    memory = [tensor for result in operands.memory_of_results() for tensor in result]
+    memory = [tensor for result in operands.result_memory() for tensor in result]
     assert len({each.data_ptr() for each in memory}) == 10
     assert {each.nbytes for each in memory} == {4096}
     replayed = OperatorWorkload(operands)
@@ -431,14 +431,14 @@ def test_results_are_written_to_other_memory_in_turn(cpu):
 def test_an_operator_whose_name_ends_like_one_in_place_has_results(cpu):
     mask = torch.ones(1024, dtype=torch.bool)
     both = tuple_of(aten.__and__.Tensor, mask, mask)
-    rotation = Rotation(0, (), places_of_results=4)
+    rotation = Rotation(0, (), result_slots=4)
     assert operand_sets(both, cpu, rotation, 0, [describe_tensor(mask)]).kept_results == 4
 
 
 def test_many_results_of_a_call_go_to_fewer_places(cpu):
     roots = tuple_of(aten._foreach_sqrt.default, [torch.ones(1)] * 64)
     outputs = [describe_tensor(torch.ones(1))] * 64
-    rotation = Rotation(0, (), places_of_results=2**14)
+    rotation = Rotation(0, (), result_slots=2**14)
     assert operand_sets(roots, cpu, rotation, 0, outputs).kept_results == 2**14 // 64
 
 

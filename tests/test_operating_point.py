@@ -42,7 +42,7 @@ from opcost.measuring.job import sensor_job, subject_job
 from opcost.measuring.subjects import OperatorSubject
 from opcost.measuring.target_files import TargetFiles
 from opcost.rows import records, schemas
-from opcost.target import TOLD_BY, OperatingPoint, Target
+from opcost.target import POINT_COLUMNS, OperatingPoint, Target
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -681,7 +681,7 @@ def test_a_part_of_a_point_is_named_and_has_a_column_that_tells_it():
     for each in fields(OperatingPoint):
         point = OperatingPoint(**{each.name: 300})
         assert str(point) == f"{each.metadata['label']} 300 {each.metadata['unit']}"
-    assert set(schemas.OPERATOR.names) >= TOLD_BY
+    assert set(schemas.OPERATOR.names) >= POINT_COLUMNS
 
 
 def test_after_a_restart_of_the_machine_nothing_is_restored(gpu, record, capfd):

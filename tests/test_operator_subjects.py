@@ -265,7 +265,7 @@ def extract_all(addresses):
 
 def test_an_operator_is_measured_as_a_tuple_and_never_as_a_whole(tmp_path):
     study = study_of(tmp_path, models=["net"])
-    assert study.wholes == ["net"]
+    assert study.end_to_end == ["net"]
     assert len(study.models) == 17
     addresses = Addresses(study, tmp_path / "results")
     extract_all(addresses)

@@ -139,7 +139,7 @@ def test_a_memory_of_the_host_is_part_of_the_identity_and_none_leaves_it_as_it_w
     [
         ("add(8[pinned], 8)", "a GPU does not compute: only copy_ between the host and the device"),
         ("copy_(8[pinned], 8[pageable])", "copies within the memory of the host"),
-        ("copy_(8, 8[pined])", "'pined' says nothing of a tensor: write [zeros=0.5], [pinned] or"),
+        ("copy_(8, 8[pined])", "'pined' is no option of a tensor: write [zeros=0.5], [pinned] or"),
     ],
 )
 def test_what_is_no_copy_between_host_and_device_is_refused(text, message):
@@ -244,7 +244,7 @@ def test_names_decide_between_arguments_and_overloads():
         ("relu(2x3[zeros=-0.1])", "zeros=-0.1 is no share: give a number from 0 to 1"),
         ("relu(2x3[zeros=nan])", "zeros=nan is no share: give a number from 0 to 1"),
         ("relu(2x3[zeros=half])", "zeros=half is no share: give a number from 0 to 1"),
-        ("relu(2x3[zero=0.5])", "'zero=0.5' says nothing of a tensor: write [zeros=0.5]"),
+        ("relu(2x3[zero=0.5])", "'zero=0.5' is no option of a tensor: write [zeros=0.5]"),
         ("relu(2x3:int64[zeros=0.5])", "a tensor of int64 has no share of zeros: only tensors of"),
         ("relu(2x3, self=2x3)", "do not fit its tensors"),
         ("gelu(2x3, approximate=tanh, approximate=none)", "gives approximate twice"),

@@ -137,7 +137,7 @@ def test_a_whole_model_takes_what_others_took(settings, wholes, each_s):
 def test_whole_models_are_paid_from_the_budget(settings):
     rows = [row(MIDDLE, 1e-3)]
     # One model and two tuples.
-    budget = 1 + settings.of_whole_model().max_time_s + settings.model_time_s + 2 + 0.01
+    budget = 1 + settings.of_end_to_end().max_time_s + settings.model_time_s + 2 + 0.01
     assert len(plan([MODEL], ALL, rows, settings, budget, 1).chosen) == 2
     assert len(plan([MODEL], ALL, rows, settings, budget - 1, 1).chosen) == 1
     assert len(plan([MODEL], ALL, rows, settings, budget, 2).chosen) == 0
@@ -226,7 +226,8 @@ def test_how_many_models_will_not_be_precise_is_said(wide, said):
 def test_what_a_budget_left_out_is_known_after_the_run(tmp_path):
     addresses = extracted_study(tmp_path, "cpu", rounds=3, max_device_time_s=1.0)
     [tuples] = beyond_budget(addresses, "local")
-    assert tuples == ("6 of 6 operator tuples, without which models that call them have no sum")
+    missing = "without which models that call them have no estimate"
+    assert tuples == f"6 of 6 operator tuples, {missing}"
     for number, is_cut in ((2, False), (3, True)):
         plan = round_plan(addresses.folders["local"], addresses.name, number)
         write_round(plan, Round(is_cut=is_cut))
@@ -244,4 +245,4 @@ def test_a_plan_says_which_calls_a_gpu_has_not_been_asked_for(tmp_path, device, 
         raise OpcostError("simulated: no such device")
 
     plan = describe_plans(addresses, not_here)
-    assert ("calls: 2 models to record on the device" in plan) == said
+    assert ("calls: 2 models to trace on the device" in plan) == said

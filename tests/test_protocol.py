@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from opcost.devices.device import BatchTime, nothing
+from opcost.devices.device import BlockTime, nothing
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.kinds import KINDS
 from opcost.energy.meter import MeterUnavailable
@@ -50,7 +50,7 @@ class SimulatedDevice:
         lead()
         start_s = self.now_s
         work()
-        return BatchTime(self.now_s - start_s, (self.now_s - start_s) * self._host_share)
+        return BlockTime(self.now_s - start_s, (self.now_s - start_s) * self._host_share)
 
     def host_watch(self, baseline_s):
         return self.busy_host

@@ -194,7 +194,7 @@ def test_without_a_model_the_study_is_measured_and_what_was_run_before_is_kept(d
     found = opcost("run")
     assert found.returncode == 0, found.stderr
     assert re.search(
-        r"\[plan\] local: about \d+ s for 1 whole model, \d+ tuples measured before", found.stderr
+        r"\[plan\] local: about \d+ s for 1 model, \d+ tuples measured before", found.stderr
     )
     assert "tiny_mlp " in found.stdout
     assert "tiny_cnn " in found.stdout

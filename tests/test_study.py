@@ -196,7 +196,7 @@ def test_a_wrong_configuration_is_explained(load, config, message):
     ("model", "message"),
     [
         ({**MODEL, "memroy_format": "x"}, "Did you mean 'memory_format'?"),
-        ({**MODEL, "kwargs": {"mask": 1}}, "What forward takes goes into inputs"),
+        ({**MODEL, "kwargs": {"mask": 1}}, "Arguments of forward belong to inputs"),
         ({**MODEL, "inputs": {"x": 1}}, "inputs: {'x': 1} has no tensor"),
         ({**MODEL, "inputs": 1}, "is not of type 'array', 'object' (The arguments of forward"),
         ({**MODEL, "inputs": ["x"]}, "inputs: ['x'] has no tensor"),

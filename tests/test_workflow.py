@@ -363,7 +363,7 @@ def test_a_budget_measures_what_explains_most_and_a_larger_one_the_rest(prepared
     configure(prepared, max_device_time_s=100)
     assert prepared.started().count("benchmark_operator") == 6
     assert prepared.started() == []
-    assert "device time: nothing left to measure" in prepared.run("--", "plan").stdout
+    assert "measuring time: nothing left to measure" in prepared.run("--", "plan").stdout
     configure(prepared, max_device_time_s=0.1)
     assert prepared.started() == [], "what is measured stays"
 
