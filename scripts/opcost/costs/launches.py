@@ -31,29 +31,28 @@ def launch_rows(
 
 
 def _eager(comparison: Row) -> dict[str, Any]:
-    columns: dict[str, Any] = {
-        "launch_mode": "eager",
+    columns = {
+        "launch_mode": EAGER,
         "reason": comparison["time_reason"],
         "flags": comparison["end_to_end_flags"],
     }
     for quantity in COMPARED:
-        measured = quantity.of("end_to_end").read(comparison)
-        columns |= quantity.columns(measured)
-        columns |= quantity.of("estimate").columns(quantity.of("estimate").read(comparison))
-        columns |= quantity.error.columns(quantity.error.read(comparison))
+        for each in (quantity.of("estimate"), quantity.error):
+            columns |= each.columns(each.read(comparison))
+        columns |= quantity.columns(quantity.of("end_to_end").read(comparison))
     return columns
 
 
 def _further(estimate: ModelEstimate, row: Row) -> dict[str, Any]:
-    mixed = comparability.conflict([*estimate.rows, {**row, "launch_mode": "eager"}])
+    mixed = comparability.conflict([*estimate.rows, {**row, "launch_mode": EAGER}])
     failure = None if row["status"] == "ok" else f"{row['status']}: {row['error']}"
-    columns: dict[str, Any] = {
+    columns = {
         "launch_mode": row["launch_mode"],
         "reason": failure or mixed or estimate.time_reason,
         "flags": row["flags"],
     }
-    estimates = (estimate.operators_time, estimate.operators_energy)
-    for quantity, expected in zip(COMPARED, estimates, strict=True):
+    operators = (estimate.operators_time, estimate.operators_energy)
+    for quantity, expected in zip(COMPARED, operators, strict=True):
         measured = combined_value([row], quantity, estimate.noise.variations[quantity])
         known = None if mixed else estimate.with_model_error(expected, quantity)
         error = measured and known and statistics.ratio(known, measured).plus(-1)

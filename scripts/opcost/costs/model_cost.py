@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 _NAMED = 3
 _DIGITS = 3
 _TYPES = {
-    **dict.fromkeys(("calls", "depth", "flops", "parameters"), "Int64"),
-    **dict.fromkeys(("tuples", "measured_tuples"), "Int64"),
+    **dict.fromkeys(
+        ("calls", "depth", "flops", "parameters", "tuples", "measured_tuples"), "Int64"
+    ),
     **dict.fromkeys(("time_s", "energy_j", "share"), "float64"),
 }
 _LISTED = 10
@@ -110,14 +111,10 @@ class ModelCost:
         """
         energies_j = {part.name: part.amount for part in self._chosen.parts(ENERGY)}
         return _frame(
-            ["operator", "calls", "time_s", "share", "energy_j", "complete"],
+            "operator calls time_s share energy_j complete",
             [
                 (
-                    part.name,
-                    part.calls,
-                    part.amount,
-                    part.share,
-                    energies_j.get(part.name),
+                    *(part.name, part.calls, part.amount, part.share, energies_j.get(part.name)),
                     part.complete and not part.is_rest,
                 )
                 for part in self._parts
@@ -136,23 +133,15 @@ class ModelCost:
         parameters = self.model.module_parameters, self.model.own_parameters
         tree = module_tree(self._chosen.compared, self._chosen.modules(), None, 0.0, *parameters)
         return _frame(
-            [
-                *("module", "depth", "calls", "flops", "parameters"),
-                *("time_s", "share", "energy_j"),
-                *("tuples", "measured_tuples"),
-            ],
+            "module depth calls flops parameters time_s share energy_j tuples measured_tuples",
             [
                 (
-                    ".".join(branch.path),
-                    branch.depth,
-                    branch.calls,
-                    branch.flops,
+                    *(".".join(branch.path), branch.depth, branch.calls, branch.flops),
                     branch.parameters,
                     None if branch.is_unmeasured else branch.time_s,
                     None if branch.is_unmeasured else branch.share,
                     branch.energy_j if energy and not branch.is_unmeasured else None,
-                    branch.tuples,
-                    branch.measured_tuples,
+                    *(branch.tuples, branch.measured_tuples),
                 )
                 for branch in tree
                 if not branch.is_rest
@@ -181,11 +170,10 @@ class ModelCost:
     def targets(self) -> "pd.DataFrame":
         """The time and energy on every target of the databases, and which of them was chosen."""
         return _frame(
-            ["target", "device", "time_s", "energy_j", "measured_tuples", "database", "chosen"],
+            "target device time_s energy_j measured_tuples database chosen",
             [
                 (
-                    each.target,
-                    each.device_name,
+                    *(each.target, each.device_name),
                     each.estimate.time and each.estimate.time.value,
                     each.estimate.energy and each.estimate.energy.value,
                     len(each.estimate.measured),
@@ -228,9 +216,9 @@ class ModelCost:
         return heading + str(shown[columns].to_html(index=False, border=0))
 
 
-def _frame(columns: list[str], rows: list[tuple[Any, ...]]) -> "pd.DataFrame":
+def _frame(columns: str, rows: list[tuple[Any, ...]]) -> "pd.DataFrame":
     import pandas as pd
 
-    frame = pd.DataFrame(rows, columns=columns)
-    types = {name: kind for name, kind in _TYPES.items() if name in columns}
+    frame = pd.DataFrame(rows, columns=columns.split())
+    types = {name: kind for name, kind in _TYPES.items() if name in frame}
     return frame.astype(types)  # also of columns without a value

@@ -56,33 +56,34 @@ def costs(
     on_target: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in rows:
         on_target[row["target"]][row["tuple_id"]] = row
-    calls: dict[str, dict[str, dict[str, Term]]] = defaultdict(lambda: defaultdict(dict))
-    counts: dict[tuple[str, str], int] = defaultdict(int)
+    tuples: dict[str, dict[str, dict[str, list[Term]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
     for target in listed:
         for model in models[target]:
-            if model.model not in everywhere:
-                continue
             for term in terms_of(model, on_target[target], set()):
-                if term.measured:
-                    operator = short_name(term.record.operator_tuple.operator)
-                    tuple_id = term.record.operator_tuple.tuple_id
-                    calls[operator][tuple_id][target] = term
-                    counts[target, tuple_id] += term.calls
+                if model.model in everywhere and term.measured:
+                    operator_tuple = term.record.operator_tuple
+                    operator = short_name(operator_tuple.operator)
+                    tuples[operator][operator_tuple.tuple_id][target].append(term)
     found = []
-    for operator, tuples in calls.items():
-        common = {each: terms for each, terms in tuples.items() if len(terms) == len(listed)}
+    for operator, by_tuple in tuples.items():
+        common = [terms for terms in by_tuple.values() if len(terms) == len(listed)]
         if common:
-            of_operator = {
+            on = {
                 target: {
                     quantity: _total(
-                        [(counts[target, each], of[target].row) for each, of in common.items()],
+                        [
+                            (sum(term.calls for term in each[target]), each[target][-1].row)
+                            for each in common
+                        ],
                         quantity,
                     )
                     for quantity in COMPARED
                 }
                 for target in listed
             }
-            found.append(Costs(operator, of_operator))
+            found.append(Costs(operator, on))
     return sorted(found, key=lambda each: -_value(each.on[listed[0]][TIME]))
 
 

@@ -30,7 +30,7 @@ def operator_shares(model: ModelTuples, terms: Sequence[Term]) -> list[dict[str,
             "operator": operator,
             "phase": phase,
             "launches_kernel": True,
-            **_costs([replace(by_id[tuple_id], calls=count) for tuple_id, count in counts.items()]),
+            **_costs(by_id, counts),
         }
         for (operator, phase), counts in groups.items()
     ]
@@ -79,9 +79,7 @@ def module_shares(
                 "first_call": first_calls[path, kind, phase],
                 "tuple_ids": list(counts),
                 "tuple_calls": list(counts.values()),
-                **_costs(
-                    [replace(by_id[tuple_id], calls=count) for tuple_id, count in counts.items()]
-                ),
+                **_costs(by_id, counts),
                 **{
                     column: math.fsum(more_s[column][path, kind, phase])
                     if column in more_s
@@ -94,7 +92,9 @@ def module_shares(
     )
 
 
-def _costs(terms: Sequence[Term]) -> dict[str, Any]:
+def _costs(by_id: Mapping[str, Term], counts: Mapping[str, int]) -> dict[str, Any]:
+    """The cost of so many calls of each tuple."""
+    terms = [replace(by_id[tuple_id], calls=count) for tuple_id, count in counts.items()]
     complete = all(term.measured for term in terms)
     return {
         "calls": sum(term.calls for term in terms),

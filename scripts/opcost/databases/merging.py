@@ -1,24 +1,45 @@
 """Merge databases of several machines or days. Merging selects rows and never combines them.
 
-All rows of a target get its newest state. Of duplicate rows, a merge keeps the row of this state,
-or else the preferred one (`duplicates`); a row in several databases becomes one row. The result
-depends neither on the order of the databases nor on earlier merges.
+Rows are duplicates if they agree in tuple and conditions (`rows.comparability`). Each row repeats
+the state of its target, such as the call overhead. Of several states under the same conditions, a
+merge keeps the state of the newest measurement, with its rows, so that all rows of a target agree.
+Of other duplicates, it keeps the newer row. Rows of a sealed file come first: a file without a seal
+may have been altered. The measured value plays no role. A row in several databases becomes one row.
+The result depends neither on the order of the databases nor on earlier merges.
+
+A processor has no serial number. The sentinel's baseline (`quiet_sentinel_time_s`) distinguishes
+studies on processors, so rows of two such studies are never duplicates. Failures without a recorded
+device are duplicates only of exact copies.
 """
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from opcost.databases import model_ratios
-from opcost.databases.duplicates import COMPARED, STATE, digests, preference
 from opcost.databases.provenance import Sources, rows_of, sources_of, stating, united
 from opcost.errors import OpcostError
 from opcost.files import check_output, version_of
 from opcost.rows import comparability, records, schemas
+from opcost.rows.columns import OVERHEAD
+
+STATE = [column.name for column in OVERHEAD]
+"""The columns that are the same in all rows of a target."""
+
+COMPARED = (
+    *("tuple_id", "status", "measured_at", "ended_at", "schema_version", "target"),
+    *comparability.COLUMNS,
+)
+"""The columns that decide which rows are duplicates and which of them is preferred."""
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class Group(NamedTuple):
@@ -155,11 +176,11 @@ def _choose(
     for number, path in enumerate(paths):
         sealed = records.is_sealed(path)
         for batch, origins in rows_of(path, sources[number]):
-            of_rows = (_compared(batch), digests(batch), digests(batch.select(STATE)))
+            of_rows = (_compared(batch), _digests(batch), _digests(batch.select(STATE)))
             rows = zip(*of_rows, origins, strict=True)
             for index, (row, digest, state, origin) in enumerate(rows, done.rows[path]):
                 distinct.add(digest)
-                found = _Best(preference(row, sealed), digest, (number, index), origin)
+                found = _Best(_preference(row, sealed), digest, (number, index), origin)
                 group = comparability.conditions_id(row)
                 key = _Key(group, row["tuple_id"] if group else digest, state)
                 states[group][state] = max(found.rank, states[group].get(state, found.rank))
@@ -269,3 +290,24 @@ def _compared(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 def _group(row: Mapping[str, Any]) -> Group:
     return Group(comparability.conditions_id(row), *(row[name] for name in Group._fields[1:]))
+
+
+def _preference(row: Mapping[str, Any], sealed: bool) -> tuple[Any, ...]:
+    """A rank among duplicates; the merge keeps the row with the greatest."""
+    times = [row[name] for name in ("ended_at", "measured_at") if row[name] is not None]
+    return sealed, max(times, default=_EARLIEST), row["schema_version"] or 0, row["status"] == "ok"
+
+
+def _digests(batch: pa.RecordBatch) -> Iterator[bytes]:
+    """A hash of the content of each row."""
+    for values in zip(*map(_texts, batch.columns), strict=True):
+        yield hashlib.sha256(repr(values).encode()).digest()[:16]
+
+
+def _texts(column: pa.Array) -> list[Any]:
+    """Values with distinct representations; for raw values their bytes, which is faster."""
+    if not pa.types.is_list(column.type) or not pa.types.is_floating(column.type.value_type):
+        return column.to_pylist()
+    values, offsets = np.asarray(column.values), column.offsets.to_pylist()
+    limits = zip(offsets[:-1], offsets[1:], column.is_valid().to_pylist(), strict=True)
+    return [values[start:end].tobytes() if valid else None for start, end, valid in limits]
