@@ -15,7 +15,7 @@ from opcost.costs.requests import request_lines, requests_in
 from opcost.costs.summary import details, first_screen
 from opcost.costs.sweep_text import sweep_lines
 from opcost.costs.sweeps import single_operators, sweep_rows
-from opcost.databases.aggregation import whole_rows
+from opcost.databases.aggregation import end_to_end_rows
 from opcost.databases.model_ratios import read_ratios
 from opcost.databases.selection import asked_for, rows_of
 from opcost.errors import reported
@@ -53,7 +53,7 @@ with reported(snakemake.log[0]):
         row | {"target": target}
         for target, paths in shown.end_to_end().items()
         for path in paths
-        for row in whole_rows(path, f"delete {path} and run again to measure it again")
+        for row in end_to_end_rows(path, f"delete {path} and run again to measure it again")
     ]
     rows = operators.to_pylist()
     tables = compare_study(on_targets, rows, end_to_end, manifest, noises, params.precision)

@@ -1,7 +1,7 @@
 """The command line. Each command is a module that parses arguments, calls the library, and prints.
 
 Exit codes: 0 success; 1 error (the reason is on standard error); 2 usage error; 3 the result is
-incomplete or shows a change; 4 opcost diff cannot tell whether something changed.
+incomplete or shows a change; 4 opcost diff cannot decide whether something changed.
 """
 
 import importlib
@@ -72,5 +72,5 @@ def main() -> None:
     Each has its own help: opcost run --help. For shell completion: opcost completion --help.
 
     Exit codes: 0 success; 1 error; 2 usage error; 3 the result is incomplete or shows a change; 4
-    opcost diff cannot tell whether something changed.
+    opcost diff cannot decide whether something changed.
     """

@@ -16,7 +16,7 @@ from opcost.terminal import show
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the limits of all GPUs as JSON.")
 def command(watts: float | None, reset: bool, gpu: str, as_json: bool) -> None:
-    """Show the power limit of each GPU, or set that of one to WATTS.
+    """Show the power limits of all GPUs, or set the limit of one to WATTS.
 
     The limit lasts until it is set again or the driver is unloaded, as at a restart. Setting it
     needs root or CAP_SYS_ADMIN, and waits while a study measures on the GPU. For a study, give its

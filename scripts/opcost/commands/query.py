@@ -177,7 +177,6 @@ def command(
 
 
 def _id_of(tuple_id: str) -> str:
-    """The id of a description, or the id itself."""
     if "(" not in tuple_id:
         return tuple_id
     from opcost.tuples.parsing import parse

@@ -97,27 +97,29 @@ class InContextTimes:
 
     @cached_property
     def _ids(self) -> list[str]:
-        """The tuple id of each of the model's calls."""
         ids = list(self._model.by_id)
         return [ids[call.position] for call in self._model.calls]
 
     @cached_property
     def _kernels(self) -> set[str]:
-        """The tuples that launch kernels."""
         return {term.record.operator_tuple.tuple_id for term in self._estimate.terms}
 
     @cached_property
     def by_call_s(self) -> list[float]:
         """Seconds of each of the model's calls, views included; empty if unknown."""
-        whole = self._estimate.whole_time
+        end_to_end = self._estimate.whole_time
         columns = zip(*self._runs, strict=True)
-        return [fmean(each.value for each in column) * whole.value for column in columns if whole]
+        return [
+            fmean(each.value for each in column) * end_to_end.value
+            for column in columns
+            if end_to_end
+        ]
 
     @property
     def clocked_s(self) -> float | None:
         """Seconds of the model with the clock, which slows each run alike."""
-        whole = self._estimate.whole_time
-        return fmean(self._clocked) * whole.value if self._clocked and whole else None
+        end_to_end = self._estimate.whole_time
+        return fmean(self._clocked) * end_to_end.value if self._clocked and end_to_end else None
 
     @cached_property
     def operators(self) -> Estimate | None:
@@ -129,10 +131,10 @@ class InContextTimes:
     @cached_property
     def between_s(self) -> float | None:
         """Seconds of the end-to-end time between the operators' calls."""
-        whole = self._estimate.whole_time
-        if self.operators is None or whole is None:
+        end_to_end = self._estimate.whole_time
+        if self.operators is None or end_to_end is None:
             return None
-        return whole.value - self.operators.value
+        return end_to_end.value - self.operators.value
 
     @cached_property
     def largest_share_difference(self) -> float | None:
@@ -150,11 +152,10 @@ class InContextTimes:
         return max(abs(isolated / total.value - here / end_to_end_s) for here, isolated in known)
 
     def _mean(self, numbers: Sequence[int]) -> Estimate | None:
-        """Mean seconds of these calls."""
-        whole = self._estimate.whole_time
-        if not self._runs or whole is None:
+        end_to_end = self._estimate.whole_time
+        if not self._runs or end_to_end is None:
             return None
-        return statistics.product(self._share(numbers), whole)
+        return statistics.product(self._share(numbers), end_to_end)
 
     def _share(self, numbers: Sequence[int]) -> Estimate:
         """The mean share of these calls in the end-to-end time. The errors of calls in one run add

@@ -114,7 +114,6 @@ def _named(estimate: "ModelEstimate", kind: str) -> list[_Named]:
 
 
 def _place(kind: str, row: Row) -> dict[str, str]:
-    """A module with its class, or a call with its module."""
     module = row["module_path"] or "(model)"
     if kind == "module":
         return {kind: module, "class": row["module_class"] or ""}

@@ -134,13 +134,13 @@ def far_off(comparison: Sequence[Row], rows: Iterable[Row]) -> list[str]:
     found = []
     for row in rows:
         model, calls, ratio = models[row["model"]], row["calls"], RATIO.read(row)
-        whole_s, added_s = model[TIME.of("end_to_end").value], row["added_time_s"]
-        if model["in_context_reason"] or not whole_s or ratio is None:
+        end_to_end_s, added_s = model[TIME.of("end_to_end").value], row["added_time_s"]
+        if model["in_context_reason"] or not end_to_end_s or ratio is None:
             continue
         low, high = ratio.low or 0.0, ratio.high or math.inf
         overhead_s = calls * (model["overhead_time_s"] or 0.0) / model["calls"]
         longer = low > _FAR and added_s > overhead_s
-        share = abs(added_s) / whole_s
+        share = abs(added_s) / end_to_end_s
         if share < _LEAST_SHARE or not (longer or high < 1 / _FAR):
             continue
         in_context, isolated = (
@@ -187,7 +187,7 @@ def verdicts(comparison: Iterable[Row]) -> list[str]:
 
 
 def _relative(time_s: float | None, base_s: float | None, half: float | None) -> str:
-    """A relative difference, in whole per cent if it is known to no less than that."""
+    """A relative difference, without decimals if its error is 1 % or more."""
     if time_s is None or not base_s:
         return "-"
     return f"{time_s / base_s - 1:+z.{0 if (half or 0.0) >= _COARSE else 1}%}"

@@ -71,7 +71,7 @@ class ModelCost:
 
     @property
     def energy(self) -> Estimate | None:
-        """Gross joules with an interval like that of the time; None if unknown."""
+        """Estimated gross joules, with such an interval; None if unknown."""
         return self._chosen.estimate.energy
 
     @property
@@ -200,7 +200,6 @@ class ModelCost:
         return f"{time}{energy} on {where}; {shares_text(self._chosen.parts(), _NAMED)}"
 
     def _repr_html_(self) -> str:
-        """A heading and the table of operators, for notebooks."""
         heading = f"<p><b>{html.escape(self.model.model)}</b>: {html.escape(self._summary())}</p>"
         if self.operators.empty:
             return heading

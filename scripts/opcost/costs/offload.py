@@ -173,7 +173,7 @@ class FromMemory:
 class Offload:
     """The answer for a target. Without copies to choose by there is a `reason` and no choice.
 
-    `rows` are those of copies, within the device as well.
+    `rows` are of copies, also within the device.
     """
 
     memory: OffloadMemory
@@ -270,7 +270,7 @@ def offload_memory(model: ModelTuples, budget_bytes: int) -> OffloadMemory:
         kept = "gradients and optimizer state" if model.trains else "cached keys and values"
         raise OpcostError(
             f"--offload: {model.model} is {what}, which also keeps {kept} on the device, and the "
-            "memory of inference alone is counted: give a model in mode inference, without "
+            "memory of inference is counted only: give a model in mode inference, without "
             "generation and cached_tokens"
         )
     assert model.weights is not None
@@ -287,9 +287,7 @@ def offload_memory(model: ModelTuples, budget_bytes: int) -> OffloadMemory:
         weights = ""
         if found.largest is not None:
             where = found.largest.module_path or "the model itself"
-            weights = (
-                f", and its largest weights, those of {where}, {in_bytes(found.largest.bytes)}"
-            )
+            weights = f", and its largest weights (of {where}) {in_bytes(found.largest.bytes)}"
         raise OpcostError(
             f"--offload {in_bytes(budget_bytes)} is too small for {model.model}: its inputs and "
             f"activations take {others} at their peak{weights}. Give at least "

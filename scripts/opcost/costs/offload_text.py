@@ -95,7 +95,6 @@ def _row(what: str, time: Estimate | None, energy: Estimate | None) -> list[str]
 
 
 def _without_energy(header: list[str], rows: list[list[str]]) -> list[str]:
-    """The table, without an empty last column."""
     if any(row[-1].strip("-") for row in rows):
         return table(header, rows)
     return table(header[:-1], [row[:-1] for row in rows])

@@ -34,7 +34,6 @@ def published_lines(published: Iterable[Published], comparison: Sequence[Row]) -
 
 
 def _without_rows(published: Iterable[Published], comparison: Iterable[Row]) -> list[str]:
-    """A note on published models without a result."""
     compared = {row["model"] for row in comparison}
     models = dict.fromkeys(each.model for each in published)
     absent = [model for model in models if model not in compared]

@@ -93,7 +93,6 @@ def module_shares(
 
 
 def _costs(by_id: Mapping[str, Term], counts: Mapping[str, int]) -> dict[str, Any]:
-    """The cost of so many calls of each tuple."""
     terms = [replace(by_id[tuple_id], calls=count) for tuple_id, count in counts.items()]
     complete = all(term.measured for term in terms)
     return {

@@ -146,7 +146,6 @@ def _edp(row: Row) -> str:
 
 
 def _unit(row: Row) -> str:
-    """The unit in which costs are compared."""
     return "sample" if row["tuple_id"] is None else "call"
 
 
@@ -278,7 +277,6 @@ def _along(axis: str, rows: Sequence[Row], quantity: Quantity) -> str | None:
 
 
 def _part(part: Estimate, quantity: Quantity) -> str:
-    """A part of a line, which may be zero."""
     return (with_interval if (part.low or 0.0) > 0 else with_margin)(part, quantity.show)
 
 

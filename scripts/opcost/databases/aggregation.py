@@ -94,7 +94,6 @@ def _rows(measured: Measured, damages: Damages) -> Iterator[Row]:
 
 
 def _overheads(measured: Measured, damages: Damages) -> dict[str, dict[str, Any]]:
-    """Target -> the columns of its call overhead."""
     samples: dict[str, list[Sample]] = defaultdict(list)
     for path in measured.overheads:
         with damages.tolerated(path):
@@ -124,7 +123,7 @@ def _checked(path: Path, remedy: str) -> dict[str, Any]:
     return row
 
 
-def whole_rows(path: Path, remedy: str) -> list[dict[str, Any]]:
+def end_to_end_rows(path: Path, remedy: str) -> list[dict[str, Any]]:
     """The rows of a model's file, after checking that they match its path."""
     rows = records.read(path, schemas.MODEL, remedy=remedy).to_pylist()
     for row in rows:

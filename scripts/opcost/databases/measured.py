@@ -29,7 +29,7 @@ class Measured:
 
     `operators` are the runs of each tuple in the order of rounds, `models` the end-to-end runs of
     each model, `overheads` the files with call overhead. The name of a target is its name in the
-    study for `shown` folders; for others, that of their conditions follows.
+    study for `shown` folders; for others, the folder's name follows.
     """
 
     operators: list[list[Path]] = field(default_factory=list)

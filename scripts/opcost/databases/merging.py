@@ -271,7 +271,6 @@ def _kept(
 def _restated(
     batch: pa.RecordBatch, groups: Sequence[str | None], stated: Mapping[str, pa.RecordBatch]
 ) -> pa.RecordBatch:
-    """The rows with the newest state of their target."""
     places: dict[str | None, int] = {group: place for place, group in enumerate(stated)}
     own = batch.select(STATE)
     known = pa.Table.from_batches([*stated.values(), own], own.schema)
@@ -299,7 +298,6 @@ def _preference(row: Mapping[str, Any], sealed: bool) -> tuple[Any, ...]:
 
 
 def _digests(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """A hash of the content of each row."""
     for values in zip(*map(_texts, batch.columns), strict=True):
         yield hashlib.sha256(repr(values).encode()).digest()[:16]
 

@@ -22,7 +22,7 @@ def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
     """One row for the runs of a tuple, with their combined result. Runs under other conditions, and
     failed ones, are left out; so are disturbed ones where others are not.
 
-    Conditions are those of the first round, which is measured again before the others.
+    Conditions are taken from the first round, which is measured again before the others.
     """
     wanted = comparability.meaning(rows[0]["conditions_json"])
     measured = [

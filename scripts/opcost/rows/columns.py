@@ -290,8 +290,8 @@ OVERHEAD: list[Column] = [
             ("forward_call", "call in forward or the loss of training"),
             ("backward_call", "call in backward"),
             ("optimizer_call", "call in an optimizer"),
-            ("backward_start", "backward, beyond that of its calls"),
-            ("optimizer_start", "step of an optimizer, beyond that of its calls"),
+            ("backward_start", "backward, in addition to its calls"),
+            ("optimizer_start", "step of an optimizer, in addition to its calls"),
         )
         for column in OVERHEADS[kind].described(f"call overhead in seconds of a {where}")
     ),

@@ -31,7 +31,7 @@ from opcost.tuples.model_tuples import ModelTuples
 _SUFFIX = "_layers"
 _MEANING = (
     "calls: of the layer and equal ones, which make the same calls; - if they make others inside "
-    "the model. in context: the mean time of a call inside the running model, or a total in the last "
+    "the model. in context: the mean time of a call inside the running model; a total in the last "
     "rows. time share, energy share: of all calls, relative to the model end to end. operators: "
     "the estimate from isolated operators. isolated, energy: of the module run in a loop on its "
     "arguments inside the model, with weights from memory. all calls: their energy. "
@@ -169,7 +169,6 @@ def _in_context_s(modules: Sequence[Row]) -> float | None:
 
 
 def _without_energy(rows: Iterable[Row]) -> list[str]:
-    """The reasons of models without energy."""
     reasons = {row["energy_reason"] for row in rows if row[_END_TO_END_J] is None}
     return [f"No energy: {reason}." for reason in sorted(filter(None, reasons))]
 
@@ -278,7 +277,6 @@ def _rest(
 
 
 def _equal(model: ModelTuples, path: str) -> list[str]:
-    """The paths of the layer and its equals."""
     return next((kind.paths for kind in _kinds(model) if path in kind.paths), [path])
 
 
