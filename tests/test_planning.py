@@ -11,7 +11,7 @@ from opcost.errors import OpcostError
 from opcost.plain_yaml import read_yaml
 from opcost.planning.plan import explained_shares, memory_bytes, plan, predicted_times_s
 from opcost.planning.rounds import Round, write_round
-from opcost.planning.target_plan import beyond_budget, describe_plans, expected_widths
+from opcost.planning.target_plan import beyond_budget, describe_plans
 from opcost.results_folder import round_plan
 from opcost.study import load_study
 from opcost.tuples.extraction import extract_model_tuples
@@ -152,11 +152,6 @@ def test_a_first_budget_holds_what_a_busy_machine_took(conditions):
     assert len(planned.chosen) * 1.63 + 6.1 < 1.1 * 20, "seconds of a tuple and of a whole model"
 
 
-def test_measured_times_are_taken_as_they_are():
-    times = predicted_times_s(ALL, [row(SMALL, 0.123)])
-    assert times[ids(SMALL)[0]] == 0.123
-
-
 @given(
     call_s=st.floats(1e-6, 1e-4),
     flop_s=st.floats(1e-12, 1e-10),
@@ -181,10 +176,6 @@ def test_a_fit_of_one_operator_leaves_the_others_alone():
     before = predicted_times_s(by_id(other), [])
     rows = [row(found, 5.0) for found in linear[:7]]  # too few to learn from
     assert predicted_times_s(by_id(*linear, other), rows)[ids(other)[0]] == before[ids(other)[0]]
-
-
-def test_memory_is_that_of_arguments_and_results():
-    assert memory_bytes(record(1000)) == 8000
 
 
 def test_memory_of_the_host_is_not_the_devices():
@@ -213,14 +204,6 @@ def extracted_study(results, device, **changes):
         path.parent.mkdir(exist_ok=True)
         write_model_tuples(path, extract_model_tuples(definition, STUDY / "models"))
     return addresses
-
-
-@pytest.mark.parametrize(("wide", "said"), [(1, "1 of 2 models is"), (2, "2 of 2 models are")])
-def test_how_many_models_will_not_be_precise_is_said(wide, said):
-    half_widths = {"a": 0.1, "b": 0.1 if wide == 2 else 0.01}
-    assert f"{said} not expected within ±2.0%" in expected_widths(
-        Round(["x"], ["a"], (), 1.0, half_widths), 0.02
-    )
 
 
 def test_what_a_budget_left_out_is_known_after_the_run(tmp_path):

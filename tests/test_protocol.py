@@ -136,11 +136,6 @@ def test_a_batch_lasts_as_long_as_was_asked_for(trial):
     assert result.time.block_iterations == pytest.approx(5000, rel=0.01)
 
 
-def test_an_iteration_longer_than_a_batch_is_a_batch(trial):
-    result, _ = trial([0.5], dataclasses.replace(QUICK, batch_s=0.01))
-    assert result.time.block_iterations == 1
-
-
 def test_a_restless_workload_stops_at_its_budget_and_says_so(trial):
     settings = dataclasses.replace(QUICK, batch_s=1e-6, time_relative_ci=0.01, max_time_s=1e-3)
     result, _ = trial([1e-6, 3e-6], settings)

@@ -39,7 +39,8 @@ def _fitting(document: Any, schema: Mapping[str, Any], source: str) -> dict[str,
     instance = plain({} if document is None else document, source)
     _fill_defaults(instance, schema)
     errors = _validator()(schema).iter_errors(instance)
-    problems = [_explain(error) for error in sorted(errors, key=_order)]
+    ordered = sorted(errors, key=lambda error: [*map(str, error.path)])
+    problems = [_explain(error) for error in ordered]
     if problems:
         raise invalid(source, *problems)
     return instance
@@ -143,10 +144,6 @@ def _validator() -> Any:
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     )
     return extend(Draft202012Validator, {"pattern": check_pattern}, type_checker=types)
-
-
-def _order(error: Any) -> list[str]:
-    return [str(part) for part in error.path]
 
 
 def _fill_defaults(instance: Any, schema: Mapping[str, Any]) -> None:

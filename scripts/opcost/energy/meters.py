@@ -126,12 +126,11 @@ def _amd_unseen() -> str | None:
         return str(reason)
 
 
-def _processor() -> dict[str | None, str | None]:
-    return {None: None} | {part: part for part in rapl_parts()}
-
-
 _METERS: Mapping[str, _Entry] = {
-    "cpu": _Entry(lambda part: RaplMeter(part=part), _processor),
+    "cpu": _Entry(
+        lambda part: RaplMeter(part=part),
+        lambda: {None: None} | {part: part for part in rapl_parts()},
+    ),
     "cuda": _Entry(_nvml, _nvidia_gpus, _nvidia_uuid, unseen=_nvidia_unseen),
     "amd": _Entry(_amd, _amd_gpus, unseen=_amd_unseen),
 }

@@ -79,10 +79,9 @@ def sensor_job(files: TargetFiles, output: Path) -> None:
     def measure(_: HeldSeconds) -> None:
         from opcost.measuring.target_sensor import characterise_target
 
-        def device_again() -> Any:
-            return expected_device(settings, target, device_file)[0]
-
-        characterise_target(device, device_again, output)
+        characterise_target(
+            device, lambda: expected_device(settings, target, device_file)[0], output
+        )
 
     def record_death(status: str, reason: str, _: HeldSeconds) -> None:
         write_killing_meter(output, read_device(device_file), f"{status}: {reason}")

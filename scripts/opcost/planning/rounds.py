@@ -213,7 +213,10 @@ class _Rounds:
         """Plan a round from the measurements of previous rounds; with their `expected` plans, as if
         these and round 1 were measured.
         """
-        rows = {name: _before(number, each) for name, each in self._rows.items()}
+        rows = {
+            name: distinct([row for n, row in each.items() if n < number and row["status"] == "ok"])
+            for name, each in self._rows.items()
+        }
         runs = {name: each for name in rows if (each := runs_of(undisturbed(rows[name]), TIME))}
         of_operators = [each for (kind, _), each in runs.items() if kind == OPERATORS]
         variation = pooled(of_operators, self._usual_sd)
@@ -251,11 +254,6 @@ class _Rounds:
         """The budget that is left for rounds after the first."""
         budget_s, first = self._study.max_device_time_s, self._first
         return math.inf if budget_s is None else budget_s - first.needed_s - first.beyond_s()
-
-
-def _before(number: int, rows: Mapping[int, Row]) -> list[Row]:
-    """The rows with a result in rounds before `number`, without copies."""
-    return distinct([row for n, row in rows.items() if n < number and row["status"] == "ok"])
 
 
 def _of_one_run(runs: Runs, variation: Variation) -> float:

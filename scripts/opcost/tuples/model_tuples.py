@@ -266,7 +266,12 @@ def read_model_tuples(path: Path) -> ModelTuples:
             document["device_name"],
             document["not_recorded"],
             document["activation_peak_bytes"],
-            None if document["weights"] is None else _groups(document["weights"]),
+            None
+            if document["weights"] is None
+            else tuple(
+                WeightGroup(tuple(itertools.starmap(Weight, weights)), uses)
+                for weights, uses in document["weights"]
+            ),
             document["module_parameters"] and dict(document["module_parameters"]),
             tuple(document["dtypes"]),
             document["own_parameters"] and dict(document["own_parameters"]),
@@ -308,13 +313,6 @@ def _calls(document: Mapping[str, Any]) -> tuple[ModelCall, ...]:
     return tuple(
         ModelCall(position, path, kind, phase)
         for (position, path, kind), phase in zip(calls, phases, strict=True)
-    )
-
-
-def _groups(listed: Iterable[Any]) -> tuple[WeightGroup, ...]:
-    return tuple(
-        WeightGroup(tuple(Weight(name, size) for name, size in weights), uses)
-        for weights, uses in listed
     )
 
 

@@ -144,10 +144,6 @@ def _dots(name: str) -> _Formula:
     return lambda given, run: 2 * run().numel() * given[name].shape[-1]
 
 
-def _outer(given: _Given, run: _Run) -> int:
-    return 2 * run().numel()
-
-
 def _grouped_product(given: _Given, run: _Run) -> int:
     """Each row of one matrix, or each column of the other, belongs to one group."""
     *groups, rows, inner = given["self"].shape
@@ -211,7 +207,7 @@ _FORMULAS: dict[str, _Formula] = {
         }.items()
         for name in names.split()
     },
-    **dict.fromkeys(("addr", "ger", "outer"), _outer),
+    **dict.fromkeys(("addr", "ger", "outer"), lambda _, run: 2 * run().numel()),
     "addbmm": lambda given, run: 2 * given["batch1"].numel() * given["batch2"].shape[-1],
     **dict.fromkeys(GROUPED_PRODUCTS, _grouped_product),
     **dict.fromkeys(
