@@ -440,4 +440,4 @@ def test_the_points_of_a_target_have_a_table_of_operators_beside_operators_witho
     configure(done, models=["tiny_mlp", "relu"], targets={"point": points})
     done.started()
     summary = (done.root / "results/summary.txt").read_text()
-    assert "Time of all calls of each operator on point, and how much more at" in summary
+    assert "Time of all calls of each operator on point, and the relative difference at" in summary

@@ -29,6 +29,7 @@ from opcost.text import (
     counted,
     difference,
     digits,
+    is_too_noisy,
     names_by_text,
     scaled,
     significant,
@@ -277,7 +278,8 @@ def _along(axis: str, rows: Sequence[Row], quantity: Quantity) -> str | None:
 
 
 def _part(part: Estimate, quantity: Quantity) -> str:
-    return (with_interval if (part.low or 0.0) > 0 else with_margin)(part, quantity.show)
+    may_be_zero = (part.low or 0.0) <= 0 or is_too_noisy(part)
+    return (with_margin if may_be_zero else with_interval)(part, quantity.show)
 
 
 def _what(quantity: Quantity, at: str) -> str:
