@@ -11,13 +11,11 @@ from opcost.costs.comparison import compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.launches import launch_lines
 from opcost.costs.published_text import published_lines
-from opcost.costs.request_text import request_lines
-from opcost.costs.requests import requests_in
-from opcost.costs.single_operators import single_operators
+from opcost.costs.requests import request_lines, requests_in
 from opcost.costs.summary import details, first_screen
 from opcost.costs.sweep_text import sweep_lines
-from opcost.costs.sweeps import sweep_rows
-from opcost.databases.aggregation import whole_rows
+from opcost.costs.sweeps import single_operators, sweep_rows
+from opcost.databases.aggregation import end_to_end_rows
 from opcost.databases.model_ratios import read_ratios
 from opcost.databases.selection import asked_for, rows_of
 from opcost.errors import reported
@@ -55,7 +53,7 @@ with reported(snakemake.log[0]):
         row | {"target": target}
         for target, paths in shown.end_to_end().items()
         for path in paths
-        for row in whole_rows(path, f"delete {path} and run again to measure it again")
+        for row in end_to_end_rows(path, f"delete {path} and run again to measure it again")
     ]
     rows = operators.to_pylist()
     tables = compare_study(on_targets, rows, end_to_end, manifest, noises, params.precision)

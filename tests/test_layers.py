@@ -171,7 +171,7 @@ def test_what_layers_leave_of_a_model_adds_up_to_all_of_it():
 def test_whoever_profiles_by_layer_is_told_of_the_table_of_layers():
     found = CliRunner().invoke(command, ["resnet18", "--by", "layer"])
     assert found.exit_code == 2
-    assert "--layers runs each kind of layer alone" in found.output
+    assert "--layers runs each kind of layer isolated" in found.output
 
 
 def test_equal_layers_of_a_model_are_one_kind():

@@ -106,7 +106,7 @@ def test_how_long_a_process_had_run_before_is_told():
         known = json.loads(measure("--json", "--pid", running.pid, "--duration", 0.3).stderr)
         running.terminate()
     assert "it had run for " in found.stderr
-    assert "that is not in the energy" in found.stderr
+    assert "which is not in the energy" in found.stderr
     assert 0.3 < known["ran_before_s"] < 600
 
 

@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from opcost.commands import main
 from opcost.databases import model_ratios
-from opcost.databases.duplicates import STATE
-from opcost.databases.merging import merge
+from opcost.databases.merging import STATE, merge
 from opcost.devices.environment import describe_environment
 from opcost.errors import OpcostError
 from opcost.rows import comparability, records, schemas

@@ -10,9 +10,8 @@ from click.testing import CliRunner
 from opcost.addresses import Addresses
 from opcost.commands import main
 from opcost.costs.comparison import compare_study
-from opcost.costs.single_operators import single_operators
 from opcost.costs.sweep_text import sweep_lines
-from opcost.costs.sweeps import sweep_rows
+from opcost.costs.sweeps import single_operators, sweep_rows
 from opcost.devices.target_device import open_device
 from opcost.errors import OpcostError
 from opcost.models.axes import Sweep
@@ -441,4 +440,4 @@ def test_the_points_of_a_target_have_a_table_of_operators_beside_operators_witho
     configure(done, models=["tiny_mlp", "relu"], targets={"point": points})
     done.started()
     summary = (done.root / "results/summary.txt").read_text()
-    assert "Time of all calls of each operator on point, and how much more at" in summary
+    assert "Time of all calls of each operator on point, and the relative difference at" in summary

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from opcost.costs.optima import OBJECTIVES, objective, on_front, optima
+from opcost.costs.sweeps import OBJECTIVES, objective, on_front, optima
 from opcost.optimum import optimum
 from opcost.rows.quantities import ED2P, EDP, ENERGY, TIME
 from opcost.statistics import NORMAL_97_5, Estimate

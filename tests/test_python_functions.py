@@ -54,7 +54,7 @@ def test_a_name_is_enough():
     assert cost.time.low < cost.time.value < cost.time.high
     assert cost.energy is None
     assert "no energy sensor" in cost.energy_reason
-    assert (cost.reason, cost.whole_time, cost.model_error) == (None, None, None)
+    assert (cost.reason, cost.end_to_end_time, cost.model_error) == (None, None, None)
     assert repr(cost).startswith("<opcost alexnet: ")
     assert str(cost).startswith("alexnet on 1x3x224x224")
 

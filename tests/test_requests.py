@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opcost.costs.interpolation import Interpolation, mean_weights
-from opcost.costs.request_text import request_cells, request_lines, request_notes
-from opcost.costs.requests import DECODE, PREFILL, Request, requests_in
+from opcost.costs.requests import (
+    DECODE,
+    PREFILL,
+    Request,
+    request_cells,
+    request_lines,
+    request_notes,
+    requests_in,
+)
 from opcost.models.generation import Generation
 from opcost.rows import schemas
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
@@ -58,7 +65,7 @@ def test_an_interval_that_is_unknown_is_shown_as_unknown():
     [cells] = request_cells([found.columns()])
     assert (cells["each further"], cells["tokens/s"]) == ("15 ms ± ?", "65")
     note, *_ = request_notes([found.columns()])
-    assert "by an unknown error (± ?), which a third length would tell" in note
+    assert "by an unknown error (± ?): measure a third length" in note
 
 
 def test_two_lengths_do_not_tell_how_far_interpolation_is_off():
@@ -138,9 +145,9 @@ def test_the_parts_of_a_row_are_of_whole_steps_or_of_sums_together():
     assert all(
         cells[title].endswith("(estimate)") for title in ("first token", "each further", "time")
     )
-    [note] = [each for each in request_notes([columns]) if each.startswith("No time")]
-    assert (
-        note == "No time of whole steps of chat: chat[cache=150]: the whole model was not measured."
+    [note] = [each for each in request_notes([columns]) if each.startswith("No end-to-end")]
+    assert note == (
+        "No end-to-end time of chat: chat[cache=150]: the whole model was not measured."
     )
 
 
@@ -187,7 +194,7 @@ def test_the_text_gives_the_first_token_each_further_one_and_all():
 def test_sums_are_labelled_where_steps_were_not_measured_as_a_whole():
     [cells] = request_cells([request(reference=False).columns()])
     assert cells["first token"].endswith("(estimate)")
-    assert "sum and whole" not in cells
+    assert "estimate - end-to-end" not in cells
     assert "energy" not in cells
 
 

@@ -16,9 +16,8 @@ from opcost.costs.explanation import explain
 from opcost.costs.headline import headline
 from opcost.costs.known_ratios import ratios_of
 from opcost.costs.requests import requests_in
-from opcost.costs.single_operators import single_operators
-from opcost.costs.sweeps import least_along_axes, series_of, sweep_rows
-from opcost.databases.aggregation import whole_rows, write_database
+from opcost.costs.sweeps import least_along_axes, series_of, single_operators, sweep_rows
+from opcost.databases.aggregation import end_to_end_rows, write_database
 from opcost.databases.database import read_database
 from opcost.databases.measured import find_measured
 from opcost.databases.model_ratios import read_ratios
@@ -183,7 +182,7 @@ def derived() -> Derived:
         row | {"target": target}
         for target, folder in folders.items()
         for path in sorted(folder.glob("models*/*.parquet"))
-        for row in whole_rows(path, "")
+        for row in end_to_end_rows(path, "")
     ]
     ratios = read_ratios(DATABASE)
     noises = {

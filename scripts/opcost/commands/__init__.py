@@ -1,7 +1,7 @@
 """The command line. Each command is a module that parses arguments, calls the library, and prints.
 
 Exit codes: 0 success; 1 error (the reason is on standard error); 2 usage error; 3 the result is
-incomplete or shows a change; 4 opcost diff cannot tell whether something changed.
+incomplete or shows a change; 4 opcost diff cannot decide whether something changed.
 """
 
 import importlib
@@ -15,10 +15,10 @@ from opcost.errors import reported
 _COMMANDS = {
     "run": "Measure models, and print what they cost.",
     "operator": "Measure an operator without a model, over sizes, arguments, dtypes and zeros.",
-    "profile": "Print what operators take inside running models, and measure what is missing.",
-    "plan": "Say what a run would measure, in how much time and memory.",
+    "profile": "Print the time of operators inside running models; measures what is missing.",
+    "plan": "Print what a run would measure, in how much time and memory.",
     "report": "Make the tables and the report from what is measured.",
-    "retry": "Measure again what failed, or has a flag.",
+    "retry": "Measure again what failed or is flagged.",
     "measure": "Measure the energy of a command, or of this machine.",
     "windows": "List the energy of the windows of a recording.",
     "watch": "Show the power of each device, live.",
@@ -35,7 +35,7 @@ INTERRUPTED = 130
 INCOMPLETE = 3
 """Exit code of a result that is incomplete or shows a change."""
 UNDECIDED = 4
-"""Exit code of `opcost diff` where measurements do not tell whether something changed."""
+"""Exit code of `opcost diff` if measurements cannot decide whether something changed."""
 
 
 class _Commands(click.Group):
@@ -72,5 +72,5 @@ def main() -> None:
     Each has its own help: opcost run --help. For shell completion: opcost completion --help.
 
     Exit codes: 0 success; 1 error; 2 usage error; 3 the result is incomplete or shows a change; 4
-    opcost diff cannot tell whether something changed.
+    opcost diff cannot decide whether something changed.
     """

@@ -25,8 +25,8 @@ from opcost.terminal import show
     type=Number(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="Expected share of reported changes that are false; if nothing changed, the probability "
-    "of any.",
+    help="Expected share of false changes among those reported; if nothing changed, the "
+    "probability of any.",
 )
 @click.option("--anyway", is_flag=True, help="Compare different protocol versions and settings.")
 @click.option(
@@ -57,8 +57,8 @@ def command(
     Prints differences in device and software, the change common to all operators, and the operators
     that deviate from it. P-values are adjusted for multiple tests (false discovery rate). Exits
     with 0 if nothing changed, with 3 if something did or if an operator failed in only one of the
-    databases, and with 4 if it cannot tell: a target has no operator with a result in both, or only
-    a change of an operator by more than 100 % would be found.
+    databases, and with 4 if undecided: a target has no operator with a result in both, or only a
+    change of an operator by more than 100 % would be found.
 
     \b
     opcost diff old_driver/database.parquet new_driver/database.parquet

@@ -5,25 +5,30 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from opcost.commands import INCOMPLETE
-from opcost.commands.parameters import Database, MemorySize, Model
+from opcost.commands.parameters import (
+    ARGUMENT,
+    CHANNELS_LAST,
+    INPUT,
+    Database,
+    MemorySize,
+    Model,
+)
 from opcost.terminal import show
+
+if TYPE_CHECKING:
+    from opcost.models.variants import Options
 
 _PATH = click.Path(path_type=Path)
 
 
 @click.command()
 @click.argument("model", type=Model())
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="SIZES[:TYPE][<HIGH]",
-    help="An input, such as 8x3x224x224 or 8x128:int64<30522. Repeat it for each input, in order.",
-)
+@INPUT
 @click.option(
     "--batch",
     "--batch-size",
@@ -31,18 +36,12 @@ _PATH = click.Path(path_type=Path)
     type=click.IntRange(1),
     help="Batch size of official inputs or of a config; with --input, put in front of the sizes.",
 )
-@click.option(
-    "--argument",
-    "arguments",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A keyword argument of the constructor or factory.",
-)
+@ARGUMENT
 @click.option(
     "--dtype",
     help="Dtype to convert parameters and inputs to. Default: as they are built.",
 )
-@click.option("--channels-last", is_flag=True, help="Use channels_last memory format.")
+@CHANNELS_LAST
 @click.option(
     "--database",
     "-d",
@@ -75,8 +74,8 @@ _PATH = click.Path(path_type=Path)
     "--offload",
     "budget_bytes",
     type=MemorySize(),
-    help="Memory of the device for weights and activations, such as 2GiB: also say which weights "
-    "are copied in from the host for each pass, and what that costs.",
+    help="Memory of the device for weights and activations, such as 2GiB: also print which weights "
+    "are copied in from the host for each pass, and the cost.",
 )
 @click.option("--details", is_flag=True, help="Also print flags, runs and what makes up each ±.")
 @click.option("--json", "as_json", is_flag=True, help="Print the complete result as JSON.")
@@ -123,9 +122,8 @@ def command(
     """
     from opcost.costs.explanation import Explanation, explain
     from opcost.costs.explanation_text import as_text
-    from opcost.costs.model_argument import config_path, find_steps, parse_argument, parse_input
-    from opcost.costs.offload import Offload, offload
-    from opcost.costs.offload_memory import offload_memory
+    from opcost.costs.model_argument import config_path, find_steps
+    from opcost.costs.offload import Offload, offload, offload_memory
     from opcost.costs.offload_text import offload_as_text
     from opcost.costs.request_explanation import (
         RequestExplanation,
@@ -135,7 +133,6 @@ def command(
     from opcost.databases.database import default_databases
     from opcost.errors import OpcostError
     from opcost.files import check_output
-    from opcost.models.variants import Options
     from opcost.rows import records, schemas
     from opcost.study import ExtractionSettings
     from opcost.tuples.containment import tuples_of
@@ -144,13 +141,7 @@ def command(
     if parquet is not None:
         code = Path(model.rpartition(":")[0])
         check_output(parquet, [*paths, code, *filter(None, [config_path(model)])])
-    options = Options(
-        batches=() if batch_size is None else (batch_size,),
-        inputs=tuple(map(parse_input, inputs)),
-        dtypes=(dtype,),
-        channels_last=channels_last,
-        arguments=dict(map(parse_argument, arguments)),
-    )
+    options = options_of(inputs, batch_size, arguments, dtype, channels_last)
     defined, search_path = find_steps(model, options)
     settings = ExtractionSettings(timeout)
     answers: Sequence[Offload] = ()
@@ -197,3 +188,23 @@ def command(
         complete = [a and b.is_complete for a, b in zip(complete, answers, strict=True)]
     if not any(complete):
         raise SystemExit(INCOMPLETE)
+
+
+def options_of(
+    inputs: Sequence[str],
+    batch_size: int | None,
+    arguments: Sequence[str],
+    dtype: str | None,
+    channels_last: bool,
+) -> "Options":
+    """The options of a model from the command line."""
+    from opcost.costs.model_argument import parse_argument, parse_input
+    from opcost.models.variants import Options
+
+    return Options(
+        batches=() if batch_size is None else (batch_size,),
+        inputs=tuple(map(parse_input, inputs)),
+        dtypes=(dtype,),
+        channels_last=channels_last,
+        arguments=dict(map(parse_argument, arguments)),
+    )

@@ -82,30 +82,23 @@ def _trace(
     targets: tuple[str, ...],
     timeout: int,
 ) -> None:
-    from opcost.costs.explanation import explain
-    from opcost.costs.model_argument import config_path, find_model, parse_argument, parse_input
+    from opcost.costs.explanation import explain as explained_on
+    from opcost.costs.model_argument import config_path, find_model
     from opcost.costs.trace import write_trace
     from opcost.databases.database import default_databases
     from opcost.errors import OpcostError
     from opcost.files import check_output
-    from opcost.models.variants import Options
     from opcost.study import ExtractionSettings
     from opcost.text import counted, seconds
     from opcost.tuples.containment import tuples_of
 
     paths = databases or default_databases()
     check_output(output, [*paths, *filter(None, [config_path(model)])])
-    options = Options(
-        batches=() if batch_size is None else (batch_size,),
-        inputs=tuple(map(parse_input, inputs)),
-        dtypes=(dtype,),
-        channels_last=channels_last,
-        arguments=dict(map(parse_argument, arguments)),
-    )
+    options = explain.options_of(inputs, batch_size, arguments, dtype, channels_last)
     tuples = tuples_of(*find_model(model, options), ExtractionSettings(timeout))
     if tuples.refusal is not None:
         raise OpcostError(f"{model}: {tuples.refusal}")
-    chosen = _complete_one(explain(tuples, paths, targets), model)
+    chosen = _complete_one(explained_on(tuples, paths, targets), model)
     write_trace(chosen, output)
     time = chosen.estimate.time
     assert time is not None
@@ -141,7 +134,7 @@ def _complete_one(found: Sequence["Explanation"], model: str) -> "Explanation":
     if nearest.missing and definition is not None:
         missing = [str(term.record.operator_tuple) for term in nearest.missing]
         said += (
-            f": {some(missing, _MISSING)}. To measure what is missing, and only that, on the "
-            f"machine of {nearest.target}: {run_command(definition, model)}"
+            f": {some(missing, _MISSING)}. To measure what is missing on the machine of "
+            f"{nearest.target}: {run_command(definition, model)}"
         )
     raise OpcostError(said)

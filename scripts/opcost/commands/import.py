@@ -21,7 +21,7 @@ def command(
 ) -> None:
     """Convert published measurements in FILES to a database.
 
-    The rows are flagged as imported and are never added up with measured rows. Records that do not
+    The rows are flagged as imported and never added up with measured rows. Records that do not
     determine an operator tuple are skipped and listed with the reason; the exit code is then 3.
 
     \b

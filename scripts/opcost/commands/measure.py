@@ -2,14 +2,14 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from opcost.commands.parameters import Duration
+from opcost.commands.parameters import DEVICES, Duration
 from opcost.terminal import tell
 from opcost.text import seconds
 
@@ -24,38 +24,32 @@ _SOON_S = 0.05
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option(
-    "--device",
-    "-d",
-    "devices",
-    multiple=True,
-    help="A device, such as cuda:0 or cpu; repeat it for several. Default: all.",
-)
+@DEVICES
 @click.option("--pid", type=click.IntRange(1), help="Measure until this process ends.")
-@click.option("--duration", type=Duration(), help="Measure for so long, such as 60 or 10min.")
+@click.option("--duration", type=Duration(), help="Measure for this time, such as 60 or 10min.")
 @click.option(
     "--repeat",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Run COMMAND so often; the interval of the mean holds the scatter of the runs and the "
-    "runs' own intervals.",
+    help="Number of runs of COMMAND; the interval of the mean holds the run-to-run variation and "
+    "the interval of each run.",
 )
 @click.option(
     "--period",
     type=Duration(0.001, 60),
-    help="Time between readings, 0.001 to 60 s. Default: what suits the sensors.",
+    help="Time between readings, 0.001 to 60 s. Default: adapted to the sensors.",
 )
 @click.option(
     "--every",
     type=Duration(0.1),
-    help="Print what was used so far every so often, such as 10 or 5min.",
+    help="Print the energy so far at this interval, such as 10 or 5min.",
 )
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Kept with --output.")
 @click.option("--output", "-o", type=_PATH, help="Write all readings to a .parquet or .csv file.")
 @click.option("--append", is_flag=True, help="Continue the recording in --output.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
-@click.option("--to", type=_PATH, help="Write the answer to a file, which nothing else writes to.")
+@click.option("--to", type=_PATH, help="Write the answer to this file instead of standard error.")
 def command(
     command: tuple[str, ...],
     devices: tuple[str, ...],
@@ -73,8 +67,8 @@ def command(
     """Measure the energy of COMMAND, as `time` measures its time.
 
     Runs COMMAND, passes streams and signals on, prints the energy of each device on standard error,
-    and exits with the exit code of COMMAND. It is the energy of the whole devices, also of what
-    other programs do there meanwhile.
+    and exits with the exit code of COMMAND. The energy is of entire devices, including other
+    programs that run there.
 
     \b
     opcost measure -- python train.py --epochs 3
@@ -129,7 +123,7 @@ def command(
             except CannotRun as error:
                 code, stopped = error.code, str(error)
                 break
-            if code and repeat > 1:  # what fails is another thing than what succeeds
+            if code and repeat > 1:  # a failed run does other work than a successful one
                 out = ": it is not in the mean" if windows else ""
                 stopped = f"run {number} of {repeat} failed (exit code {code}){out}"
             if not code or not windows:
@@ -174,7 +168,7 @@ def _labels(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _why_none(monitor: "Monitor", chosen: bool) -> str:
-    """Why there is no meter: for devices that were not chosen, also why some are not seen."""
+    """Why there is no meter; if no devices were chosen, also why some are not seen."""
     from opcost.energy.meters import unseen_kinds
 
     missing = [f"{name}: {why}" for name, why in monitor.missing.items()]
@@ -186,7 +180,7 @@ def _print_so_far(window: "Window") -> None:
 
 
 def _began_s(pid: int | None) -> float | None:
-    """When a process began, of the clock of the day; None if unknown."""
+    """The start of a process as a Unix time; None if unknown."""
     import psutil
 
     with suppress(psutil.Error):
@@ -197,7 +191,7 @@ def _began_s(pid: int | None) -> float | None:
 def _answer(
     windows: Sequence["Window"], stopped: str | None, ran_before_s: float | None, as_json: bool
 ) -> str:
-    """What the windows used, why there are no more of them, and what they do not hold."""
+    """The energy of the windows, why they ended early, and the time they miss."""
     from opcost.power.window_text import as_document, as_text, repeated
 
     name, devices = windows[0].name, windows[0].devices
@@ -206,12 +200,12 @@ def _answer(
         time_s, devices = repeated([(each.time_s, each.devices) for each in windows])
         name = f"{name}, mean of {len(windows)} runs"
     if as_json:
-        document: Mapping[str, Any] = as_document(name, time_s, len(windows), devices)
-        told = {**document, "stopped": stopped, "ran_before_s": ran_before_s}
-        return json.dumps(told, indent=2)
+        document = as_document(name, time_s, len(windows), devices)
+        ended = {"stopped": stopped, "ran_before_s": ran_before_s}
+        return json.dumps({**document, **ended}, indent=2)
     lines = [f"opcost: {stopped}"] if stopped else []
     if ran_before_s is not None and ran_before_s > _SOON_S:
         lines.append(
-            f"opcost: it had run for {seconds(ran_before_s)} before; that is not in the energy"
+            f"opcost: it had run for {seconds(ran_before_s)} before, which is not in the energy"
         )
     return "\n".join([*lines, "", *as_text(f"opcost: {name}", time_s, devices)])

@@ -21,7 +21,7 @@ from opcost.commands.run import budget, measure, verbosity, where_to_measure
 @click.option(
     "--rounds",
     type=click.IntRange(min=1),
-    help="Most rounds. Default: as in config/config.yaml, or 4.",
+    help="Maximum number of rounds. Default: as in config/config.yaml, or 4.",
 )
 @verbosity
 def command(
@@ -33,11 +33,11 @@ def command(
     rounds: int | None,
     verbose: bool,
 ) -> None:
-    """Measure an operator without a model around it, and print what it costs.
+    """Measure an operator without a model, and print its cost.
 
     DESCRIPTION is a call as opcost query prints it, such as "conv2d(1x64x56x56, 64x64x3x3)". An
-    axis sweeps it over sizes, arguments, dtypes, or the share of zeros in its operands (zeros).
-    What is measured already, in a model or alone, is not measured again; what cannot be called is
+    axis sweeps it over sizes, arguments, dtypes, or the share of zeros in its operands (zeros). A
+    tuple that is measured, for a model or without one, is not measured again; an invalid call is
     refused before anything is measured.
 
     \b

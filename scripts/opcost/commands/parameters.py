@@ -1,4 +1,4 @@
-"""What several commands take as an argument."""
+"""Types of arguments, and options that several commands have."""
 
 import glob
 import math
@@ -15,6 +15,33 @@ from opcost.memory import memory_size
 _SECONDS = {"": 1, "s": 1, "min": 60, "h": 3600}
 
 
+INPUT = click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="SIZES[:TYPE][<HIGH]",
+    help="An input, such as 1x3x224x224 or 8x128:int64<30522; with --batch, without the batch "
+    "dimension, which is put in front: 3x224x224. Repeat it for each input, in order.",
+)
+ARGUMENT = click.option(
+    "--argument",
+    "arguments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A keyword argument of the constructor or factory.",
+)
+CHANNELS_LAST = click.option(
+    "--channels-last", is_flag=True, help="Use channels_last memory format."
+)
+DEVICES = click.option(
+    "--device",
+    "-d",
+    "devices",
+    multiple=True,
+    help="A device, such as cuda:0 or cpu; repeat it for several. Default: all.",
+)
+
+
 class Model(click.ParamType):
     """A model, with shell completion from torchvision's, the configs of the folder, and files."""
 
@@ -23,7 +50,7 @@ class Model(click.ParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Names that begin so, or else files."""
+        """Names that start with the text, or else files."""
         from opcost.costs.model_argument import CONFIGS
         from opcost.models import zoo
 
@@ -40,7 +67,7 @@ class Database(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Path:
-        """As a path."""
+        """Convert to a path."""
         from opcost.databases.database import REFERENCE
 
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
@@ -55,7 +82,7 @@ class Numbers(click.ParamType):
     name = "N,..."
 
     def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
-        """Without duplicates."""
+        """Convert to integers without duplicates."""
         if isinstance(value, tuple):
             return value
         if not re.fullmatch(r"[1-9]\d{0,6}(,[1-9]\d{0,6})*", value):
@@ -69,7 +96,7 @@ class MemorySize(click.ParamType):
     name = "SIZE"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        """In bytes."""
+        """Convert to bytes."""
         if isinstance(value, int):
             return value
         try:
@@ -79,10 +106,10 @@ class MemorySize(click.ParamType):
 
 
 class Number(click.FloatRange):
-    """A finite number in a range, which `nan` would pass."""
+    """A finite number in a range: click accepts nan."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        """As a float."""
+        """Convert to a float."""
         found: float = super().convert(value, param, ctx)
         if not math.isfinite(found):
             self.fail(f"{value!r}: give a finite number", param, ctx)
@@ -98,7 +125,7 @@ class Duration(click.ParamType):
         self._least, self._most = least, most
 
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        """In seconds."""
+        """Convert to seconds."""
         match = re.fullmatch(r"(\d+(?:\.\d+)?) *(s|min|h|)", str(value))
         if match is None or not float(match[1]):
             self.fail(f"{value!r}: give a number and s, min or h, such as 90s, 10min or 2h")

@@ -11,9 +11,9 @@ from opcost.commands.run import budget, requested, verbosity, what_to_measure
 @what_to_measure
 @verbosity
 def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
-    """Say what `opcost run` would measure, in how much time and memory; measure nothing.
+    """Print what `opcost run` would measure, in how much time and memory; measure nothing.
 
-    The arguments are those of opcost run. It extracts the models.
+    Takes the arguments of opcost run, and extracts the models.
 
     \b
     opcost plan resnet50 --batch 1,8,32

@@ -12,15 +12,15 @@ from opcost.terminal import show
 @click.argument("watts", type=Number(min=0, min_open=True), required=False)
 @click.option("--reset", is_flag=True, help="Set the default of the GPU.")
 @click.option(
-    "--gpu", default="0", show_default=True, help="Its number, or the beginning of its UUID."
+    "--gpu", default="0", show_default=True, help="The GPU's number, or the start of its UUID."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the limits of all GPUs as JSON.")
 def command(watts: float | None, reset: bool, gpu: str, as_json: bool) -> None:
-    """Show the power limit of each GPU, or set that of one to WATTS.
+    """Show the power limits of all GPUs, or set the limit of one to WATTS.
 
-    It stays set until it is set again, or the driver is unloaded, as when the machine restarts. To
-    set it needs root, or the capability CAP_SYS_ADMIN. While a study measures on the GPU, this
-    waits. A target of a study may have a power_limit_w instead, which is restored afterwards.
+    The limit lasts until it is set again or the driver is unloaded, as at a restart. Setting it
+    needs root or CAP_SYS_ADMIN, and waits while a study measures on the GPU. For a study, give its
+    target a power_limit_w, which is restored afterwards.
 
     \b
     opcost power-limit

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class _Kind(click.Choice[str]):
-    """What a row may be; a layer has a table of its own."""
+    """The kind of rows, with a hint for layers."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
         if value in ("layer", "layers"):
             self.fail(
                 f"{value!r}: --by module shows the modules inside the running model, and --layers "
-                "runs each kind of layer alone, for its energy"
+                "runs each kind of layer isolated, for its energy"
             )
         return super().convert(value, param, ctx)
 
@@ -30,31 +30,31 @@ class _Kind(click.Choice[str]):
     type=_Kind(["operator", "tuple", "module", "call"]),
     default="operator",
     show_default=True,
-    help="What a row of the table is.",
+    help="The rows of the table.",
 )
 @click.option(
     "--top",
     type=click.IntRange(1),
     default=20,
     show_default=True,
-    help="Number of rows to list for each model; calls in their order, others the costliest first.",
+    help="Number of rows to list for each model: calls in order, others costliest first.",
 )
 @click.option(
     "--layers",
     is_flag=True,
-    help="Then run each kind of layer alone, on what it gets inside the model, for its energy, "
-    "and print a table of layers instead of that of operators. These are further measurements, "
-    "of the whole model again, too.",
+    help="Then run each kind of layer isolated, on its arguments inside the model, for its energy, "
+    "and print a table of layers instead of operators. This takes further measurements, also of "
+    "the model end to end.",
 )
 def command(
     max_device_time: float | None, verbose: bool, by: str, top: int, layers: bool, **named: Any
 ) -> None:
-    """Print where the time of MODELS goes inside the running model.
+    """Print where the time of MODELS goes inside the running model, call by call.
 
-    The running model is timed call by call. This also shows where the sum over its operators,
-    measured alone, and the whole model part company. Without a sum or such times, it exits with 3.
-    Arguments are those of opcost run; without a MODEL, the models are those of the study. Only what
-    has no result yet is measured, once: further rounds, for narrower intervals, are opcost run's.
+    Compares the time of operators in context with isolated operators, and the estimate with the
+    end-to-end measurement. Exits with 3 if either is missing. Takes the arguments of opcost run;
+    without a MODEL, it profiles the study. Only what has no result is measured, once: opcost run
+    measures further rounds, for narrower intervals.
 
     \b
     opcost profile resnet18 --by module

@@ -177,7 +177,6 @@ def command(
 
 
 def _id_of(tuple_id: str) -> str:
-    """The id, also of a description."""
     if "(" not in tuple_id:
         return tuple_id
     from opcost.tuples.parsing import parse

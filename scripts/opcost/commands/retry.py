@@ -9,8 +9,8 @@ from opcost.commands.run import budget, budgeted, is_measured, verbosity
 from opcost.terminal import show
 
 _NO_BUDGET = (
-    "A run of these models had a budget of device time, which does not hold here: what it left out "
-    "is measured, too. --max-device-time gives a budget."
+    "A run of these models had a budget of measuring time, which does not hold here: what it left "
+    "out is measured, too. --max-device-time gives a budget."
 )
 
 
@@ -24,11 +24,11 @@ _NO_BUDGET = (
 @budgeted
 @verbosity
 def command(flags: tuple[str, ...], max_device_time: float | None, verbose: bool) -> None:
-    """Forget the measurements that failed, and measure them again.
+    """Delete failed measurements, and measure them again.
 
-    With --flag, also those with a flag. They are those of all runs in this folder, on its targets
-    as they are now. No other measurement is lost. What else of their models is not measured, as
-    beyond the budget of a run, is measured, too, unless --max-device-time ends it.
+    With --flag, flagged ones, too: of all runs in this folder, on its targets as they are now. No
+    other measurement is deleted. What else is missing for their models, as beyond the budget of a
+    run, is measured, too, unless --max-device-time ends it.
 
     \b
     opcost retry

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from opcost.commands import INCOMPLETE
-from opcost.commands.parameters import Duration, Model, Numbers
+from opcost.commands.parameters import (
+    ARGUMENT,
+    CHANNELS_LAST,
+    INPUT,
+    Duration,
+    Model,
+    Numbers,
+)
 from opcost.terminal import show
 
 if TYPE_CHECKING:
@@ -16,33 +23,20 @@ if TYPE_CHECKING:
 _OPTIONS = (
     click.argument("models", type=Model(), nargs=-1),
     click.option("--batch", type=Numbers(), default=(), help="Batch sizes, such as 1,8,32."),
-    click.option(
-        "--input",
-        "inputs",
-        multiple=True,
-        metavar="SIZES[:TYPE][<HIGH]",
-        help="An input, such as 1x3x224x224 or 8x128:int64<30522; with --batch, without the batch "
-        "dimension, which is put in front: 3x224x224. Repeat it for each input, in order.",
-    ),
+    INPUT,
     click.option(
         "--dtype",
         help="Dtypes to convert parameters and inputs to, such as float32,bfloat16. Default: as "
         "they are built.",
     ),
-    click.option("--channels-last", is_flag=True, help="Use channels_last memory format."),
-    click.option(
-        "--argument",
-        "arguments",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="A keyword argument of the constructor or factory.",
-    ),
+    CHANNELS_LAST,
+    ARGUMENT,
 )
 budgeted = click.option(
     "--max-device-time",
     type=Duration(),
     help="Measure for at most this time on each target, what costs most first: 90s, 10min, 2h. "
-    "Only what this command measures counts: one that was stopped begins with all of it again.",
+    "Only the time of this command counts: after a stop, the same command has all of it again.",
 )
 _TARGET_OPTIONS = (
     click.option(
@@ -62,7 +56,7 @@ def what_to_measure(command: Callable) -> Callable:
 
 
 def where_to_measure(command: Callable) -> Callable:
-    """Add the options that name targets, and the time on each."""
+    """Add the options of targets and their measuring time."""
     return _with(_TARGET_OPTIONS, command)
 
 
@@ -72,7 +66,7 @@ def _with(options: Sequence[Callable], command: Callable) -> Callable:
     return command
 
 
-verbosity = click.option("--verbose", is_flag=True, help="Show all that Snakemake prints.")
+verbosity = click.option("--verbose", is_flag=True, help="Show all output of Snakemake.")
 
 
 @click.command()
@@ -88,9 +82,8 @@ def command(max_device_time: float | None, details: bool, verbose: bool, **named
     model config. What is measured already is not measured again: the same command resumes a run
     that was stopped.
 
-    It shows the command of Snakemake that it stands for, and executes it. Tables and report show
-    all that is measured in this folder. Without a MODEL, the study in config/config.yaml is
-    measured.
+    It prints the command of Snakemake that it runs. Tables and report show all that is measured in
+    this folder. Without a MODEL, the study in config/config.yaml is measured.
 
     \b
     opcost run resnet50 --batch 1,8,32
@@ -102,7 +95,7 @@ def command(max_device_time: float | None, details: bool, verbose: bool, **named
 
 
 def _answer(request: "Request", details: bool = False) -> tuple[str, bool]:
-    """The costs of the models, and whether they are complete; of the user's study, its summary."""
+    """The costs of the models, or the summary of the study; and whether they are complete."""
     from opcost.files import content_of
     from opcost.results_folder import DETAILS, SUMMARY
     from opcost.runs.answer import answer
@@ -128,7 +121,7 @@ def is_measured(
     verbose: bool = False,
     answer: Callable[["Request"], tuple[str, bool]] = _answer,
 ) -> bool:
-    """Run the workflow and print the answer, which also says whether it is complete."""
+    """Run the workflow, print the answer, and return whether it is complete."""
     from opcost.results_folder import REPORT
     from opcost.runs.answer import ended_by_budget
     from opcost.runs.workflow import run_workflow
@@ -146,7 +139,7 @@ def is_measured(
 
 
 def budget(max_device_time: float | None) -> dict[str, Any]:
-    """The key of the configuration that it is."""
+    """The budget as a key of the configuration."""
     return {} if max_device_time is None else {"max_device_time_s": max_device_time}
 
 
@@ -161,7 +154,7 @@ def requested(
     device: str | None,
     threads: tuple[int, ...],
 ) -> "Request":
-    """What the arguments stand for, with further settings."""
+    """The request of these arguments, with further settings."""
     from opcost.costs.model_argument import parse_argument, parse_input
     from opcost.models.variants import Options, variants
     from opcost.runs.request import default_request, model_directory, request

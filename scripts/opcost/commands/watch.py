@@ -4,18 +4,12 @@ import signal
 
 import click
 
-from opcost.commands.parameters import Duration
+from opcost.commands.parameters import DEVICES, Duration
 from opcost.terminal import show
 
 
 @click.command()
-@click.option(
-    "--device",
-    "-d",
-    "devices",
-    multiple=True,
-    help="A device, such as cuda:0 or cpu; repeat it for several. Default: all.",
-)
+@DEVICES
 @click.option(
     "--every",
     type=Duration(0.1, 3600),
@@ -26,7 +20,7 @@ from opcost.terminal import show
 def command(devices: tuple[str, ...], every: float) -> None:
     """Show the power of each device, and its energy since the start, until Ctrl-C.
 
-    Power is the mean since the line before. At the end comes the table of opcost measure.
+    Power is the mean since the previous line. The table of opcost measure follows at the end.
 
     \b
     opcost watch
@@ -58,5 +52,5 @@ def command(devices: tuple[str, ...], every: float) -> None:
 
         window, code = watch(None, None, monitor, show_power, every)
         show("\n".join(["", *as_text(window.name, window.time_s, window.devices)]))
-    if code != KILLED + signal.SIGINT:  # the way it is meant to end
+    if code != KILLED + signal.SIGINT:  # Ctrl-C
         raise SystemExit(code)

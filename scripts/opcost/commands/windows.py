@@ -13,13 +13,13 @@ _PATH = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("recording", type=_PATH)
-@click.option("--each", is_flag=True, help="A line for each window, also of the same name.")
+@click.option("--each", is_flag=True, help="A line for each window instead of each name.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(recording: Path, each: bool, as_json: bool) -> None:
     """List the windows of a RECORDING, the .parquet file of `opcost measure --output`.
 
-    A line has the windows of the same name: their number, the sums of their times and of the energy
-    of each device with its interval, and the last value of what the program logged in them.
+    A line has the windows of one name: their number, their total time and energy of each device
+    with its interval, and the last values that the program logged in them.
 
     \b
     opcost windows run.parquet

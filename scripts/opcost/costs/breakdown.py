@@ -1,7 +1,7 @@
-"""Where a model's time or energy goes: parts that add up to all of it.
+"""Where a model's time or energy goes: parts that add up to the total.
 
-The parts are operators, what an estimate has beyond them (call overhead on a processor, the wait
-for the host on a GPU), and what was not measured.
+The parts are operators, call overhead on a processor or the wait for the host on a GPU, and the
+rest that was not measured.
 """
 
 import math
@@ -18,26 +18,23 @@ from opcost.tuples.operator_tuple import short_name
 WAITING = "wait for the host"
 NOT_MEASURED = "not measured, or unexplained"
 NOT_TOLD_APART = f"not measured, unexplained, or {CALL_OVERHEAD}"
-"""The rest where call overhead is unknown, too; on a GPU, that is its wait for the host."""
+"""The rest where call overhead, or a GPU's wait for its host, is unknown too."""
 
 RESTS = (NOT_MEASURED, NOT_TOLD_APART)
-"""What remains of a measured whole beside what is known."""
+"""The rest of an end-to-end measurement beside known parts."""
 
 OTHERS = "other operators"
 
 BEYOND = {CALL_OVERHEAD: "overhead_time_s", WAITING: "idle_time_s"}
-"""Parts of an estimate beyond operators, with their column: the first on a processor, the second on
-a GPU."""
+"""Parts of an estimate beyond operators, with their column: on a processor, on a GPU."""
 
 _SHOWN = 0.005
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a model's cost. `amount` is in seconds or joules; None, like `share`, if unknown.
-
-    `calls` are those of operators; None for other parts. If a part is not `complete`, some of its
-    tuples are not measured, and its amount is a lower limit.
+    """A part of a model's cost. `amount`, in seconds or joules, and `share` are None if unknown;
+    `calls` is None except for operators. Without all tuples (`complete`), it is a lower limit.
     """
 
     name: str
@@ -48,18 +45,18 @@ class Part:
 
     @property
     def is_rest(self) -> bool:
-        """Whether it is what remains of the whole."""
+        """Whether it is the rest."""
         return self.name in RESTS
 
 
 def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME) -> list[Part]:
-    """The parts of a model's cost on a target, the largest first; what was not measured is last.
+    """The parts of a model's cost on a target, largest first, the rest last; empty without any
+    measurement.
 
     `compared` is its row of the comparison, `operators` are its rows of the shares. Shares are of
-    the estimate. If that is incomplete, they are of the measured whole, or, without one, of what is
-    known, as they are if that is more; the share of what is not measured is then unknown. Otherwise
-    that is the rest of the whole, which the model error moves, too. There is no part if
-    nothing was measured.
+    the estimate or, if that is incomplete, of the end-to-end measurement, whose rest also holds the
+    model error. Without one, or if known parts exceed it, shares are of these, and the share of the
+    rest is unknown.
     """
     measured, calls, partial = _by_name(operators, quantity)
     parts = {name: amount for name, amount in measured.items() if amount}
@@ -83,14 +80,14 @@ def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME
 
 
 def total_cost(compared: Row, known: float, quantity: Quantity) -> float:
-    """What shares are of: the cost that is known, or the measured whole if that is incomplete."""
-    whole = compared.get(quantity.of("end_to_end").value)
+    """The base of shares: the known cost or, if incomplete, the end-to-end measurement."""
+    end_to_end = compared.get(quantity.of("end_to_end").value)
     complete = compared[quantity.of("estimate").value] is not None
-    return known if complete or whole is None else max(known, whole)
+    return known if complete or end_to_end is None else max(known, end_to_end)
 
 
 def total_of(parts: Iterable[Part]) -> float | None:
-    """What the shares of the parts are of, or None if nothing was measured."""
+    """The base of the shares, or None without any measurement."""
     return next((part.amount / part.share for part in parts if part.amount and part.share), None)
 
 
@@ -127,9 +124,7 @@ def largest_text(parts: Sequence[Part], most: int) -> str:
 
 
 def with_rest_of(of_energy: Iterable[Part], parts: Sequence[Part]) -> list[Part]:
-    """The parts of the time, and the rest of the energy if that has another name; its time is then
-    unknown.
-    """
+    """The parts of the time, and the rest of the energy, without a time, if its name differs."""
     named = {part.name for part in parts}
     others = [part for part in of_energy if part.is_rest and part.name not in named]
     return [*parts, *(replace(part, amount=None, share=None) for part in others)]
@@ -138,10 +133,7 @@ def with_rest_of(of_energy: Iterable[Part], parts: Sequence[Part]) -> list[Part]
 def beyond_operators(
     compared: Row, quantity: Quantity, operators: float
 ) -> dict[str, float | None]:
-    """What an estimate has of each part beyond the sum over its operators.
-
-    Without an estimate, the seconds that are known; the energy is that of an unknown power.
-    """
+    """The amount of each part beyond operators; without an estimate, the known seconds."""
     estimate = compared[quantity.of("estimate").value]
     if estimate is None:
         is_time = quantity == TIME
@@ -153,7 +145,7 @@ def beyond_operators(
 def _by_name(
     operators: Iterable[Row], quantity: Quantity
 ) -> tuple[dict[str, float], dict[str, int], set[str]]:
-    """What is measured of each operator, its calls, and the operators with tuples that are not."""
+    """The measured amount and the calls of each operator, and the incomplete operators."""
     amounts: dict[str, list[float]] = defaultdict(list)
     calls: dict[str, int] = defaultdict(int)
     partial: set[str] = set()

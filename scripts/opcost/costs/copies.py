@@ -1,9 +1,8 @@
-"""What copies from a host to its GPU cost, from measured ones of a few sizes.
+"""The cost of copies from a host to its GPU, from measured copies of a few sizes.
 
 A copy takes a latency and its bytes at the bandwidth of the link, so between measured sizes the
-cost is linear in the bytes. A smaller copy than any measured one costs as much as the smallest one,
-which is mostly latency, or less. A larger one than any costs in proportion to the largest one; how
-far that is off is not known, so these have no interval.
+cost is linear in the bytes. Below the smallest size it is at most the smallest copy's, mostly
+latency. Beyond the largest size it grows in proportion, with an unknown error and no interval.
 """
 
 from bisect import bisect_left
@@ -24,13 +23,13 @@ BELOW = "below the smallest measured size"
 BEYOND = "beyond the largest measured size"
 
 _NEAR = 3
-"""Measured sizes on either side of an interpolated one, which tell how far from linear costs are
-there: small copies are mostly latency, and differ more."""
+"""Measured sizes on either side of an interpolated one that its error is estimated from: small
+copies are mostly latency, and further from linear."""
 
 
 @dataclass(frozen=True)
 class CopyCost:
-    """The cost of a copy, and which measured copies it comes from; energy is None if unknown."""
+    """The cost of a copy and its basis; energy is None if unknown."""
 
     time: Estimate
     energy: Estimate | None
@@ -44,7 +43,7 @@ class MeasuredCopies:
     rows: Mapping[int, Row]
 
     def cost(self, size: int) -> CopyCost:
-        """The cost of a copy of so many bytes."""
+        """The cost of a copy of `size` bytes."""
         energies = [ENERGY.read(row) for row in self.rows.values()]
         return CopyCost(
             self._at(size, [_time(row) for row in self.rows.values()]),
@@ -60,12 +59,12 @@ class MeasuredCopies:
 
     @property
     def largest_bytes(self) -> int:
-        """Those of the largest copy that was measured."""
+        """The size of the largest measured copy."""
         return max(self.rows)
 
     @property
     def flags(self) -> list[str]:
-        """Those of the rows, each once."""
+        """The flags of the rows, each once."""
         return list(dict.fromkeys(flag for row in self.rows.values() for flag in row["flags"]))
 
     def _basis(self, size: int) -> str:
@@ -81,9 +80,9 @@ class MeasuredCopies:
         above = bisect_left(sizes, within)
         near = slice(max(above - _NEAR, 0), above + _NEAR)
         cost = Interpolation(sizes[near], costs[near]).at(within)
-        if size < sizes[0]:  # it costs no more
+        if size < sizes[0]:
             return Estimate(cost.value, None if cost.high is None else 0.0, cost.high)
-        if size > sizes[-1]:  # how far that is off is not known
+        if size > sizes[-1]:
             return Estimate(size / sizes[-1] * cost.value, None, None)
         return cost
 

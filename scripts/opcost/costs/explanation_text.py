@@ -14,7 +14,7 @@ from opcost.costs.explanation import Explanation
 from opcost.costs.headline import cost_cells, headline
 from opcost.costs.model_argument import run_command
 from opcost.costs.module_tree import NOTABLE, module_tree
-from opcost.costs.phase_table import phase_lines, phase_notes
+from opcost.costs.phases import phase_lines
 from opcost.costs.terms import Row, terms_of
 from opcost.costs.trust import trust_cells, trust_in_all
 from opcost.costs.waiting import waiting
@@ -301,7 +301,6 @@ def _details(model: ModelTuples, explanation: Explanation) -> str:
     timed = explanation.estimate.in_context.rows() if explanation.estimate.whole else []
     notes = [
         *_interval(compared),
-        *phase_notes([compared]),
         *caveats([compared], in_context=timed),
         *([note] if timed and (note := in_context_text.note(compared, timed)) else []),
         *_recorded(model, explanation),

@@ -1,11 +1,9 @@
-"""How a cost grows with a size: a part that each iteration has, and one that grows with it, such as
-that of each sample.
+"""How a cost grows with a size: a fixed part of each iteration, and a part for each sample.
 
-A straight line through the costs, weighted by their variances. Where they scatter about it by more
-than their intervals tell, these are widened by as much (Birge, The calculation of errors by the
-method of least squares, Physical Review 40, 1932). Below the batch size at which both parts are
-equal, a larger batch costs little more: that is where the curve leaves its floor. Over the edge of
-an image, a cost may grow with its square.
+A straight line through the costs, weighted by their variances. Where residuals exceed the
+intervals, these are widened as much (Birge, The calculation of errors by the method of least
+squares, Physical Review 40, 1932). Below the batch size at which both parts are equal, a larger
+batch costs little more. Over the edge of an image, a cost may grow with its square.
 """
 
 import math
@@ -27,8 +25,8 @@ _MISFIT_P = 0.01
 @dataclass(frozen=True)
 class Growth:
     """Costs with their 95 % intervals: `fixed` for an iteration, `each` for a sample; both parts
-    are equal at a batch size of `even`, None unless both are told from zero. `is_straight` tells
-    whether a line fits, and `squares` how far it is off: the weighted sum of squares.
+    are equal at a batch size of `even`, None unless both differ from zero beyond noise.
+    `is_straight`: a line fits; `squares`: the weighted sum of squared residuals.
     """
 
     fixed: Estimate
@@ -39,8 +37,8 @@ class Growth:
 
 
 def growth_with_power(points: Sequence[tuple[float, Estimate]]) -> tuple[int, Growth] | None:
-    """The line through costs over positive sizes, or over their squares: the exponent, 1 or 2, and
-    the line that fits better. None for fewer than three sizes, and if neither fits.
+    """The exponent, 1 or 2, and the better line through costs over positive sizes to that power.
+    None for fewer than three sizes, and if neither fits.
     """
     found = {
         exponent: growth([(size**exponent, cost) for size, cost in points])
@@ -67,9 +65,9 @@ def growth(points: Sequence[tuple[float, Estimate]]) -> Growth | None:
     squares = float(np.sum(((costs - fixed - each * sizes) * weights) ** 2))
     degrees = len(points) - 2
     covariance = np.linalg.inv(design.T @ design)
-    scatters = squares > degrees
-    covariance *= squares / degrees if scatters else 1.0
-    half = student_97_5(degrees if scatters else None)
+    exceeds = squares > degrees
+    covariance *= squares / degrees if exceeds else 1.0
+    half = student_97_5(degrees if exceeds else None)
 
     def estimate(value: float, gradient: Sequence[float]) -> Estimate:
         margin = half * math.sqrt(float(np.array(gradient) @ covariance @ np.array(gradient)))
@@ -86,7 +84,7 @@ def growth(points: Sequence[tuple[float, Estimate]]) -> Growth | None:
 
 def _ratio(fixed: float, each: float, margins: NDArray[np.floating[Any]]) -> Estimate | None:
     """fixed / each with the interval of Fieller (Some problems in interval estimation, Journal of
-    the Royal Statistical Society B 16, 1954); None where one of the two is not told from zero.
+    the Royal Statistical Society B 16, 1954); None where one of them may be zero.
 
     `margins` is the covariance times the square of the quantile.
     """

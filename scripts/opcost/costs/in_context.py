@@ -1,27 +1,26 @@
-"""Operators in place, inside the running model, against the same operators measured alone.
+"""Operators in context, inside the running model, beside the same operators isolated.
 
-The sum over a model's operators and the whole model can part company in two places: an operator
-takes another time inside the model than alone, and what passes between calls is not the call
-overhead that the sum adds:
+The estimate and the end-to-end measurement can differ in two parts: an operator takes another time
+in context than isolated, and the time between calls is not the call overhead of the estimate:
 
-    sum - whole = (alone - in place) + (call overhead - between calls)
+    estimate - end-to-end = (isolated - in context) + (call overhead - between calls)
 
-Views are calls without kernels: what they take counts as between calls, as it does in the sum.
+Views are calls without kernels: their time counts as between calls, as in the estimate.
 
-Calls are compared with the whole model of the same run, in the runs that count for its time:
+Calls are compared with the end-to-end time of the same run, in the runs that count for it:
 
-    in place = mean(call / whole model of the same run) x whole model
+    in context = mean(call / end-to-end time of the same run) x end-to-end time
 
-All rows then add up to the whole model. The error of the whole model is common to all of them; that
-of a row's share is its own.
+All rows then add up to the end-to-end time. Its error is common to all of them; the error of a
+row's share is its own.
 """
 
-# ASSUME that shares of the whole model vary from run to run as times of operators do: they vary
+# ASSUME that shares of the end-to-end time vary from run to run as times of operators do: they vary
 # less, as far as runs differ by the processor's speed.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -44,17 +43,15 @@ ISOLATED, IN_CONTEXT, RATIO = (
 )
 
 _NOT_MEASURED = (
-    "the whole model was measured before opcost timed calls in place; to measure it again, delete "
-    "its file in models/ of the target's results"
+    "the model was measured before opcost timed calls in context; to measure it again, delete its "
+    "file in models/ of the target's results"
 )
 _NO_CALLS = "the model calls no operator"
 _OTHER_CALLS = "the measured model made other calls than were recorded or extracted"
 
 
 class InContextTimes:
-    """What a model's calls take in place, in the mean over the runs that count for the time of the
-    whole model.
-    """
+    """The times of a model's calls in context: means over the runs that count end to end."""
 
     def __init__(self, estimate: "ModelEstimate") -> None:
         self._estimate = estimate
@@ -64,7 +61,10 @@ class InContextTimes:
         these = undisturbed(clocked)
         known = [(row, by_call) for row in these if (by_call := self._by_call(row)) is not None]
         self._clocked = [row["clocked_time_s"] / row[TIME.value] for row, _ in known]
-        self._runs = [_shares(by_call, row[TIME.value]) for row, by_call in known]
+        self._runs = [
+            [statistics.correlated_sum([(1 / row[TIME.value], each)]) for each in by_call]
+            for row, by_call in known
+        ]
         self.reason = None
         if not self._runs:
             reasons = (row["in_context_reason"] for row in measured)
@@ -73,10 +73,9 @@ class InContextTimes:
             self.reason = next(filter(None, reasons), unknown) if measured else None
 
     def _by_call(self, row: Row) -> list[Estimate] | None:
-        """The time of each of the model's calls in one run; None if it made others.
+        """The time of each of the model's calls in one run; None if the run made others.
 
-        Views may differ, as those of a device do from those extracted: then, theirs are unknown
-        and zero.
+        Views of the device may differ from those extracted: their times are then unknown and zero.
         """
         found = [
             Estimate(*limits)
@@ -98,37 +97,29 @@ class InContextTimes:
 
     @cached_property
     def _ids(self) -> list[str]:
-        """The tuple id of each of the model's calls."""
         ids = list(self._model.by_id)
         return [ids[call.position] for call in self._model.calls]
 
     @cached_property
     def _kernels(self) -> set[str]:
-        """The tuples that launch kernels."""
         return {term.record.operator_tuple.tuple_id for term in self._estimate.terms}
 
     @cached_property
     def by_call_s(self) -> list[float]:
         """Seconds of each of the model's calls, views included; empty if unknown."""
-        whole = self._estimate.whole_time
+        end_to_end = self._estimate.whole_time
         columns = zip(*self._runs, strict=True)
-        return [fmean(each.value for each in column) * whole.value for column in columns if whole]
+        return [
+            fmean(each.value for each in column) * end_to_end.value
+            for column in columns
+            if end_to_end
+        ]
 
     @property
     def clocked_s(self) -> float | None:
-        """Seconds of the model with the clock, which takes longer in each run alike."""
-        whole = self._estimate.whole_time
-        return fmean(self._clocked) * whole.value if self._clocked and whole else None
-
-    @cached_property
-    def of_tuples(self) -> dict[str, Estimate]:
-        """Tuple id -> seconds of a call, in the mean over the model's calls of it."""
-        calls: dict[str, list[int]] = defaultdict(list)
-        for number, tuple_id in enumerate(self._ids):
-            calls[tuple_id].append(number)
-        return {
-            each: mean for each in self._kernels if (mean := self._mean(calls[each])) is not None
-        }
+        """Seconds of the model with the clock, which slows each run alike."""
+        end_to_end = self._estimate.whole_time
+        return fmean(self._clocked) * end_to_end.value if self._clocked and end_to_end else None
 
     @cached_property
     def operators(self) -> Estimate | None:
@@ -139,37 +130,36 @@ class InContextTimes:
 
     @cached_property
     def between_s(self) -> float | None:
-        """Seconds of the whole model that pass between its operators' calls."""
-        whole = self._estimate.whole_time
-        if self.operators is None or whole is None:
+        """Seconds of the end-to-end time between the operators' calls."""
+        end_to_end = self._estimate.whole_time
+        if self.operators is None or end_to_end is None:
             return None
-        return whole.value - self.operators.value
+        return end_to_end.value - self.operators.value
 
     @cached_property
     def largest_share_difference(self) -> float | None:
-        """The largest difference between the share of an operator, or of what is between calls, in
-        the sum and its share in the whole model; None if one of them is unknown.
+        """The largest difference between the share of an operator, or of the time between calls, in
+        the estimate and end to end; None if one of them is unknown.
         """
         total, between_s = self._estimate.summed_time, self.between_s
         rows = [(IN_CONTEXT.read(row), ISOLATED.read(row)) for row in of_operators(self.rows())]
-        known = [(here.value, alone.value) for here, alone in rows if here and alone]
+        known = [(here.value, isolated.value) for here, isolated in rows if here and isolated]
         if total is None or between_s is None or not known or len(known) < len(rows):
             return None
-        here_s, alone_s = map(sum, zip(*known, strict=True))
-        known.append((between_s, total.value - alone_s))
-        whole_s = here_s + between_s
-        return max(abs(alone / total.value - here / whole_s) for here, alone in known)
+        here_s, isolated_s = map(sum, zip(*known, strict=True))
+        known.append((between_s, total.value - isolated_s))
+        end_to_end_s = here_s + between_s
+        return max(abs(isolated / total.value - here / end_to_end_s) for here, isolated in known)
 
     def _mean(self, numbers: Sequence[int]) -> Estimate | None:
-        """Seconds of one of these calls, in their mean."""
-        whole = self._estimate.whole_time
-        if not self._runs or whole is None:
+        end_to_end = self._estimate.whole_time
+        if not self._runs or end_to_end is None:
             return None
-        return statistics.product(self._share(numbers), whole)
+        return statistics.product(self._share(numbers), end_to_end)
 
     def _share(self, numbers: Sequence[int]) -> Estimate:
-        """The share of one of these calls in the whole model, in their mean: the errors of calls in
-        one run add up, as if they had one cause.
+        """The mean share of these calls in the end-to-end time. The errors of calls in one run add
+        up, as if they had one cause.
         """
         means = [
             statistics.correlated_sum((1 / len(numbers), by_call[number]) for number in numbers)
@@ -192,15 +182,18 @@ class InContextTimes:
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """Each operator tuple in place and alone, the costliest first; empty if unknown."""
+        """Each operator tuple in context and isolated, costliest first; empty if unknown."""
+        calls: dict[str, list[int]] = defaultdict(list)
+        for number, tuple_id in enumerate(self._ids):
+            calls[tuple_id].append(number)
         found = []
         for term in self._estimate.addable:
             operator_tuple = term.record.operator_tuple
-            in_context = self.of_tuples.get(operator_tuple.tuple_id)
+            in_context = self._mean(calls[operator_tuple.tuple_id])
             if in_context is None:
                 continue
-            alone = self._alone[operator_tuple.tuple_id]
-            ratio = statistics.ratio(in_context, alone) if alone else None
+            isolated = self._isolated[operator_tuple.tuple_id]
+            added_s = in_context.value - isolated.value if isolated else None
             found.append(
                 {
                     "model": self._model.model,
@@ -208,18 +201,14 @@ class InContextTimes:
                     "operator": operator_tuple.operator,
                     "description": str(operator_tuple),
                     "calls": term.calls,
-                    **ISOLATED.columns(alone),
-                    **IN_CONTEXT.columns(in_context),
-                    **RATIO.columns(ratio),
-                    "added_time_s": term.calls * (in_context.value - alone.value)
-                    if alone
-                    else None,
+                    **_both(in_context, isolated),
+                    "added_time_s": None if added_s is None else term.calls * added_s,
                 }
             )
         return sorted(found, key=lambda row: -row["calls"] * row[IN_CONTEXT.value])
 
     def modules(self) -> list[dict[str, Any]]:
-        """The operators that each module itself calls, by phase, the costliest first; empty if
+        """The operators that each module calls directly, by phase, costliest first; empty if
         unknown.
         """
         numbers: dict[tuple[str, str | None, str], list[int]] = defaultdict(list)
@@ -227,33 +216,31 @@ class InContextTimes:
             if tuple_id in self._kernels:
                 numbers[call.module_path, call.module_class, call.phase].append(number)
         found = [
-            {"module_path": path, "module_class": kind, "phase": phase, **both}
+            {"module_path": path, "module_class": kind, "phase": phase, **total}
             for (path, kind, phase), calls in numbers.items()
-            if (both := self._added_up(calls)) is not None
+            if (total := self._total(calls)) is not None
         ]
         return sorted(found, key=lambda row: -row[IN_CONTEXT.value])
 
     def calls(self) -> list[dict[str, Any]]:
-        """Each call that launches a kernel, with its number among all calls, in their order; empty
-        if unknown.
-        """
+        """Each call that launches a kernel, in order, with its number; empty if unknown."""
         return [
             {
                 "number": number,
                 "module_path": call.module_path,
                 "phase": call.phase,
                 "description": str(self._model.tuples[call.position].operator_tuple),
-                **both,
+                **total,
             }
             for number, (call, tuple_id) in enumerate(
                 zip(self._model.calls, self._ids, strict=True)
             )
-            if tuple_id in self._kernels and (both := self._added_up([number])) is not None
+            if tuple_id in self._kernels and (total := self._total([number])) is not None
         ]
 
     @cached_property
-    def _alone(self) -> dict[str, Estimate | None]:
-        """Tuple id -> seconds of a call measured alone, if it was."""
+    def _isolated(self) -> dict[str, Estimate | None]:
+        """Tuple id -> seconds of an isolated call, if measured."""
         return {
             term.record.operator_tuple.tuple_id: self._estimate.noise.value(term.row, TIME)
             if term.measured and term.row
@@ -261,38 +248,38 @@ class InContextTimes:
             for term in self._estimate.addable
         }
 
-    def _added_up(self, numbers: Sequence[int]) -> dict[str, Any] | None:
-        """These calls in place and alone; None if unknown in place."""
+    def _total(self, numbers: Sequence[int]) -> dict[str, Any] | None:
+        """The total of these calls; None if unknown in context."""
         mean = self._mean(numbers)
         if mean is None:
             return None
         counts = Counter(self._ids[number] for number in numbers)
-        alone = [
-            (count, each) for tuple_id, count in counts.items() if (each := self._alone[tuple_id])
-        ]
-        return _both(
-            len(numbers),
-            list(counts),
-            statistics.weighted_sum([(len(numbers), mean)]),
-            statistics.weighted_sum(alone) if len(alone) == len(counts) else None,
-        )
+        isolated = [(count, self._isolated[tuple_id]) for tuple_id, count in counts.items()]
+        return {
+            "calls": len(numbers),
+            "tuple_ids": list(counts),
+            **_both(
+                statistics.weighted_sum([(len(numbers), mean)]),
+                _total_of(isolated, statistics.weighted_sum),
+            ),
+        }
 
 
 def between_calls(compared: Row) -> Estimate | None:
     """Seconds between a model's calls, from its row of the comparison; None if unknown.
 
-    They are the rest of the whole model, so an error of the whole changes them in proportion, and
-    one of the operators' share by as much as the operators.
+    They are the rest of the end-to-end time, so its error changes them in proportion, and the error
+    of the operators' share by as much as the operators.
     """
-    in_context, whole = IN_CONTEXT.read(compared), TIME.of("end_to_end").read(compared)
+    in_context, end_to_end = IN_CONTEXT.read(compared), TIME.of("end_to_end").read(compared)
     value = compared["between_calls_time_s"]
-    if value is None or in_context is None or whole is None:
+    if value is None or in_context is None or end_to_end is None:
         return None
-    if in_context.half_width is None or whole.half_width is None:
+    if in_context.half_width is None or end_to_end.half_width is None:
         return Estimate(value, None, None)
-    share = in_context.value / whole.value
-    of_share = max(in_context.half_width**2 - (share * whole.half_width) ** 2, 0.0)
-    half = math.hypot(math.sqrt(of_share), (1 - share) * whole.half_width)
+    share = in_context.value / end_to_end.value
+    of_share = max(in_context.half_width**2 - (share * end_to_end.half_width) ** 2, 0.0)
+    half = math.hypot(math.sqrt(of_share), (1 - share) * end_to_end.half_width)
     return Estimate(value, value - half, value + half)
 
 
@@ -307,58 +294,60 @@ def of_tuples(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def together(rows: Sequence[Row]) -> dict[str, Any]:
-    """Rows for all calls as one, whose errors are taken to have one cause."""
-    in_context, alone = (
-        [each for row in rows if (each := quantity.read(row)) is not None]
+    """Rows for all calls as one; their errors are taken to have one cause."""
+    in_context, isolated = (
+        _total_of([(1, quantity.read(row)) for row in rows], statistics.correlated_sum)
         for quantity in (IN_CONTEXT, ISOLATED)
     )
-    return _both(
-        sum(row["calls"] for row in rows),
-        [tuple_id for row in rows for tuple_id in row["tuple_ids"]],
-        statistics.correlated_sum((1, each) for each in in_context),
-        statistics.correlated_sum((1, each) for each in alone) if len(alone) == len(rows) else None,
-    )
+    return {
+        "calls": sum(row["calls"] for row in rows),
+        "tuple_ids": [tuple_id for row in rows for tuple_id in row["tuple_ids"]],
+        **_both(in_context, isolated),
+    }
 
 
 def _grouped(rows: Sequence[Row], column: str, key: Callable[[Row], str]) -> list[dict[str, Any]]:
+    """Isolated tuples are measured one by one; in context, their errors are taken to have one
+    cause.
+    """
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[key(row)].append(row)
     found = [
-        {column: name, "description": tuples[0]["description"], **_of_all_calls(tuples)}
+        {
+            column: name,
+            "description": tuples[0]["description"],
+            "calls": sum(row["calls"] for row in tuples),
+            "tuple_ids": [row["tuple_id"] for row in tuples],
+            **_both(
+                *(
+                    _total_of([(row["calls"], quantity.read(row)) for row in tuples], add)
+                    for quantity, add in (
+                        (IN_CONTEXT, statistics.correlated_sum),
+                        (ISOLATED, statistics.weighted_sum),
+                    )
+                )
+            ),
+        }
         for name, tuples in groups.items()
     ]
     return sorted(found, key=lambda row: -row[IN_CONTEXT.value])
 
 
-def _shares(times: Sequence[Estimate], whole_s: float) -> list[Estimate]:
-    return [statistics.correlated_sum([(1 / whole_s, each)]) for each in times]
+def _total_of(
+    times: Sequence[tuple[float, Estimate | None]],
+    add: Callable[[Iterable[tuple[float, Estimate]]], Estimate],
+) -> Estimate | None:
+    """None if one of the times is unknown."""
+    known = [(count, time) for count, time in times if time is not None]
+    return add(known) if len(known) == len(times) else None
 
 
-def _of_all_calls(tuples: Sequence[Row]) -> dict[str, Any]:
-    """Alone only if all of the tuples are. Tuples are measured alone one by one; in place, their
-    errors are taken to have one cause.
-    """
-    in_context, alone = (
-        [(row["calls"], each) for row in tuples if (each := quantity.read(row)) is not None]
-        for quantity in (IN_CONTEXT, ISOLATED)
-    )
-    return _both(
-        sum(row["calls"] for row in tuples),
-        [row["tuple_id"] for row in tuples],
-        statistics.correlated_sum(in_context),
-        statistics.weighted_sum(alone) if len(alone) == len(tuples) else None,
-    )
-
-
-def _both(
-    calls: int, tuple_ids: Sequence[str], in_context: Estimate, alone: Estimate | None
-) -> dict[str, Any]:
+def _both(in_context: Estimate | None, isolated: Estimate | None) -> dict[str, Any]:
     return {
-        "calls": calls,
-        "tuple_ids": tuple_ids,
-        **ISOLATED.columns(alone),
+        **ISOLATED.columns(isolated),
         **IN_CONTEXT.columns(in_context),
-        **RATIO.columns(statistics.ratio(in_context, alone) if alone else None),
-        "added_time_s": in_context.value - alone.value if alone else None,
+        **RATIO.columns(
+            statistics.ratio(in_context, isolated) if in_context and isolated else None
+        ),
     }

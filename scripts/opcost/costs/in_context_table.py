@@ -1,4 +1,4 @@
-"""Where the time of a running model goes, as a table whose rows add up to the whole model."""
+"""Where the time of a running model goes: a table whose rows add up to the end-to-end time."""
 
 import math
 from collections import Counter
@@ -7,39 +7,24 @@ from typing import TYPE_CHECKING
 
 from opcost import statistics
 from opcost.costs.in_context import IN_CONTEXT, between_calls, of_operators, of_tuples, together
-from opcost.costs.in_context_text import against_isolated, beyond_s, in_the_sum
+from opcost.costs.in_context_text import against_isolated, beyond_operators, compared_cells
 from opcost.costs.terms import Row
 from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import TIME
 from opcost.statistics import Estimate
-from opcost.text import (
-    difference,
-    percent,
-    shortened,
-    with_interval,
-    with_margin,
-    without_interval,
-)
+from opcost.text import percent, shortened, with_interval, with_margin, without_interval
 
 if TYPE_CHECKING:
     from opcost.costs.estimate import ModelEstimate
 
-KINDS = ("operator", "tuple", "module", "call")
-"""What a row of the table may be."""
-
-BETWEEN, WHOLE = "(between calls)", "(whole model)"
+BETWEEN, WHOLE = "(between calls)", "(end to end)"
 MEANING = (
-    "Share: of the whole model's time, which is without the clock. Between calls: what the whole "
-    "model takes beyond its operators in place; views are part of it. Its alone is the call "
-    "overhead or the wait for the host that the sum has, to two digits; that of the whole model is "
-    "the sum. -: not measured alone. The intervals in place hold the error of the whole model, "
-    "which all rows have in common, and that of the row's share."
+    "In context: inside the running model, timed call by call; isolated: the same calls as in the "
+    "estimate; difference, relative: in context compared with isolated. Between calls: Python, "
+    "modules, views and waiting, which the estimate has as call overhead or wait for the host."
 )
 _MARK = "~"
-MARKED = (
-    f"{_MARK}: flagged {DISTURBED}: alone, one of the row's operators was; in place, the whole "
-    "model, and so all that is in place."
-)
+MARKED = f"{_MARK}: flagged {DISTURBED}."
 
 _Named = tuple[Mapping[str, str], Row]
 """The cells that name a row, by title, and the row."""
@@ -49,14 +34,14 @@ def table_cells(
     estimate: "ModelEstimate", compared: Row, kind: str, most: int
 ) -> list[dict[str, str]]:
     """A row for each operator, tuple, module or call, of which `most` are shown and the others
-    added up; then what is between the calls, and the whole model.
+    added up; then the time between calls, and the end-to-end time.
 
-    `compared` is the model's row of the comparison. Empty if the calls were not timed in place.
+    `compared` is the model's row of the comparison. Empty without times in context.
     """
     named = _named(estimate, kind)
-    whole, total = (TIME.of(each).read(compared) for each in ("end_to_end", "estimate"))
-    between, in_sum_s = between_calls(compared), beyond_s(compared)
-    if whole is None or between is None or not named:
+    end_to_end, total = (TIME.of(each).read(compared) for each in ("end_to_end", "estimate"))
+    between, overhead_s = between_calls(compared), beyond_operators(compared)
+    if end_to_end is None or between is None or not named:
         return []
     rows = [row for _, row in named]
     shown, others = named[:most], rows[most:]
@@ -64,34 +49,43 @@ def table_cells(
     if others:
         shown = [*shown, ({first: f"({len(others)} more: --top)"}, together(others))]
     amounts = [*(row[IN_CONTEXT.value] for _, row in shown), between.value]
-    disturbed = _disturbed(estimate)
+    disturbed = {
+        term.record.operator_tuple.tuple_id
+        for term in estimate.measured
+        if term.row and DISTURBED in (term.row["flags"] or ())
+    }
     found = [
         {
             **names,
             "calls": str(row["calls"]),
-            "in place": _seconds(row, IN_CONTEXT.read(compared)),
-            **_marked(against_isolated(row), "alone", not disturbed.isdisjoint(row["tuple_ids"])),
+            "in context": _seconds(row, IN_CONTEXT.read(compared)),
+            **_marked(
+                against_isolated(row), "isolated", not disturbed.isdisjoint(row["tuple_ids"])
+            ),
         }
         for names, row in shown
     ]
     rest = {
         first: BETWEEN,
-        "in place": with_margin(between, TIME.show),
-        "alone": in_the_sum(compared),
-        "adds": "-" if in_sum_s is None else with_margin(between.plus(-in_sum_s), TIME.show),
+        "in context": with_margin(between, TIME.show),
+        "isolated": "-" if overhead_s is None else TIME.show(overhead_s, 2),
+        "difference": "-"
+        if overhead_s is None
+        else with_margin(between.plus(-overhead_s), TIME.show),
     }
+    ratio = statistics.ratio(end_to_end, total) if total else None
     all_of_it = {
         first: WHOLE,
         "calls": str(sum(row["calls"] for row in rows)),
-        "in place": with_interval(whole, TIME.show),
-        "alone": with_interval(total, TIME.show),
-        "more": difference(statistics.ratio(whole, total).plus(-1)) if total else "-",
-        "adds": with_margin(_beyond(whole, total), TIME.show),
+        "in context": with_interval(end_to_end, TIME.show),
+        **compared_cells(end_to_end, total, ratio),
     }
-    all_of_it = _marked(all_of_it, "in place", DISTURBED in (compared["end_to_end_flags"] or ()))
+    is_disturbed = DISTURBED in (compared["end_to_end_flags"] or ())
+    all_of_it = _marked(all_of_it, "in context", is_disturbed)
     shares = [percent(each / math.fsum(amounts), 1) for each in [*amounts, math.fsum(amounts)]]
     counts = [] if kind == "call" else ["calls"]
-    titles = [*named[0][0], *counts, "in place", "share", "alone", "more", "adds"]
+    compared_titles = ("in context", "share", "isolated", "difference", "relative")
+    titles = [*named[0][0], *counts, *compared_titles]
     return [
         {title: (cells | {"share": share}).get(title, "") for title in titles}
         for cells, share in zip([*found, rest, all_of_it], shares, strict=True)
@@ -101,15 +95,6 @@ def table_cells(
 def is_marked(cells: Sequence[Mapping[str, str]]) -> bool:
     """Whether a row of the table has a mark."""
     return any(text.endswith(_MARK) for row in cells for text in row.values())
-
-
-def _disturbed(estimate: "ModelEstimate") -> set[str]:
-    """The operator tuples whose measurement alone was disturbed."""
-    return {
-        term.record.operator_tuple.tuple_id
-        for term in estimate.measured
-        if term.row and DISTURBED in (term.row["flags"] or ())
-    }
 
 
 def _marked(cells: Mapping[str, str], title: str, mark: bool) -> dict[str, str]:
@@ -129,7 +114,6 @@ def _named(estimate: "ModelEstimate", kind: str) -> list[_Named]:
 
 
 def _place(kind: str, row: Row) -> dict[str, str]:
-    """Where calls happen: a module with its class, or a call with its module."""
     module = row["module_path"] or "(model)"
     if kind == "module":
         return {kind: module, "class": row["module_class"] or ""}
@@ -138,7 +122,7 @@ def _place(kind: str, row: Row) -> dict[str, str]:
 
 
 def _texts(tuples: Sequence[Row]) -> list[str]:
-    """Short descriptions of tuples; those of which several have the same, with the tuple's id."""
+    """Short descriptions of tuples; with the tuple's id where several have the same."""
     short = [shortened(row["description"]) for row in tuples]
     counts = Counter(short)
     return [
@@ -148,13 +132,8 @@ def _texts(tuples: Sequence[Row]) -> list[str]:
 
 
 def _seconds(row: Row, total: Estimate | None) -> str:
-    """What a row takes in place; without an interval, no more precise than all rows together."""
+    """The time of a row in context; without an interval, no more precise than the total."""
     in_context, relative = IN_CONTEXT.read(row), total and total.relative_half_width
     if in_context and in_context.half_width is None and relative:
         return without_interval(in_context.value, relative * in_context.value, TIME.show)
     return with_interval(in_context, TIME.show)
-
-
-def _beyond(whole: Estimate, total: Estimate | None) -> Estimate | None:
-    """What the whole model takes beyond its sum."""
-    return total and statistics.weighted_sum([(1, whole), (-1, total)])

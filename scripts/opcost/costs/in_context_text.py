@@ -1,4 +1,4 @@
-"""Operators in place against alone as text: where the sum and the whole model part company."""
+"""Operators in context and isolated as text: where estimate and measurement differ."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,6 +7,7 @@ from opcost import statistics
 from opcost.costs.in_context import IN_CONTEXT, ISOLATED, RATIO, between_calls, of_operators
 from opcost.costs.terms import Row
 from opcost.rows.quantities import TIME
+from opcost.statistics import Estimate
 from opcost.text import (
     counted,
     difference,
@@ -19,12 +20,11 @@ from opcost.text import (
     without_interval,
 )
 
-TITLE = "Where do the sum and the whole model part company?"
+TITLE = "Where do the estimate and the end-to-end measurement differ?"
 MEANING = (
-    "In place is inside the running model, with a clock around each call; alone is as in the sum. "
-    "Sum - whole = (alone - in place) + (in the sum - between calls). In the sum: its call "
-    "overhead or wait for the host. With the clock, the model takes longer by the last column, "
-    "most of it between calls."
+    "Estimate - end-to-end = (isolated - in context) + (overhead - between calls), where overhead "
+    "is the estimate's call overhead or wait for the host; with clock: how much longer the model "
+    "takes with a clock around each call."
 )
 
 _NAMED = 3
@@ -33,50 +33,45 @@ _FAR, _LEAST_SHARE = 2.0, 0.02
 
 
 def model_cells(comparison: Iterable[Row]) -> list[dict[str, str]]:
-    """A row of a table for each model whose calls were timed in place."""
+    """A row of a table for each model with times in context."""
     rows, cells = list(comparison), []
     several = len({row["target"] for row in rows}) > 1
     for row in rows:
         in_context = IN_CONTEXT.read(row)
         if in_context is None:
             continue
-        alone_s, half_s = row["operators_time_s"], in_context.half_width
-        whole_s, relative = row[TIME.of("end_to_end").value], in_context.relative_half_width
+        isolated_s, half_s = row["operators_time_s"], in_context.half_width
+        end_to_end_s, relative = row[TIME.of("end_to_end").value], in_context.relative_half_width
+        overhead_s = beyond_operators(row)
         cells.append(
             {
                 "model": row["model"],
                 **({"target": row["target"]} if several else {}),
-                "sum - whole": difference(TIME.error.read(row)),
-                "alone": without_interval(alone_s, half_s, TIME.show),
-                "in place": with_interval(in_context, TIME.show),
-                "more": _more(in_context.value, alone_s, relative),
+                "estimate - end-to-end": difference(TIME.error.read(row)),
+                "in context": with_interval(in_context, TIME.show),
+                "isolated": without_interval(isolated_s, half_s, TIME.show),
+                "relative": _relative(in_context.value, isolated_s, relative),
                 "between calls": with_margin(between_calls(row), TIME.show),
-                "in the sum": in_the_sum(row),
-                "with clock": _more(row["clocked_time_s"], whole_s, relative),
+                "overhead": "-" if overhead_s is None else TIME.show(overhead_s, 2),
+                "with clock": _relative(row["clocked_time_s"], end_to_end_s, relative),
             }
         )
     return cells
 
 
-def beyond_s(compared: Row) -> float | None:
-    """What the sum of a model has for the time between calls: overhead or the wait for the host."""
+def beyond_operators(compared: Row) -> float | None:
+    """Seconds of call overhead in a model's estimate, or of the wait for the host."""
     overhead_s: float | None = compared["overhead_time_s"]
     return compared["idle_time_s"] if overhead_s is None else overhead_s
 
 
-def in_the_sum(compared: Row) -> str:
-    """What the sum has for the time between calls, as text: to two digits, or a dash."""
-    beyond = beyond_s(compared)
-    return "-" if beyond is None else TIME.show(beyond, 2)
-
-
 def operator_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """A row of a table for each operator of a model, the costliest first."""
+    """A row of a table for each operator of a model, costliest first."""
     return [
         {
             "operator": row["operator"],
             "calls": str(row["calls"]),
-            "in place": with_interval(IN_CONTEXT.read(row), TIME.show),
+            "in context": with_interval(IN_CONTEXT.read(row), TIME.show),
             **against_isolated(row),
         }
         for row in of_operators(rows)
@@ -84,15 +79,21 @@ def operator_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def against_isolated(row: Row) -> dict[str, str]:
-    """The cells that compare calls in place with the same calls alone."""
-    in_context, alone, ratio = (each.read(row) for each in (IN_CONTEXT, ISOLATED, RATIO))
-    added = (
-        statistics.weighted_sum([(1, in_context), (-1, alone)]) if in_context and alone else None
-    )
+    """The cells that compare calls in context with the same isolated calls."""
+    return compared_cells(*(each.read(row) for each in (IN_CONTEXT, ISOLATED, RATIO)))
+
+
+def compared_cells(
+    in_context: Estimate | None, isolated: Estimate | None, ratio: Estimate | None
+) -> dict[str, str]:
+    """The cells that compare two times, of which the ratio is given."""
+    both = [(1, in_context), (-1, isolated)]
+    known = [(sign, each) for sign, each in both if each is not None]
+    added = statistics.weighted_sum(known) if len(known) == len(both) else None
     return {
-        "alone": with_interval(alone, TIME.show),
-        "more": difference(ratio.plus(-1)) if ratio else "-",
-        "adds": with_margin(added, TIME.show),
+        "isolated": with_interval(isolated, TIME.show),
+        "difference": with_margin(added, TIME.show),
+        "relative": difference(ratio.plus(-1)) if ratio else "-",
     }
 
 
@@ -102,22 +103,22 @@ def lines(cells: Sequence[Mapping[str, str]], left: int = 1) -> list[str]:
 
 
 def note(compared: Row, rows: Sequence[Row]) -> str | None:
-    """What a model's operators take in place, in a sentence; None if unknown or too noisy."""
-    in_context, alone_s = IN_CONTEXT.read(compared), compared["operators_time_s"]
-    if in_context is None or alone_s is None or is_too_noisy(in_context):
+    """A sentence about a model's operators in context; None if unknown or too noisy."""
+    in_context, isolated_s = IN_CONTEXT.read(compared), compared["operators_time_s"]
+    if in_context is None or isolated_s is None or is_too_noisy(in_context):
         return None
     known = [row for row in of_operators(rows) if not is_too_noisy(RATIO.read(row))]
     named = ", ".join(f"{row['operator']} {row[RATIO.value] - 1:+.0%}" for row in known[:_NAMED])
     text = (
-        f"Inside the running model, the operators take {with_interval(in_context, TIME.show)}, "
-        f"{in_context.value / alone_s - 1:+.1%} against alone{f' ({named})' if named else ''}"
+        f"In context, the operators take {with_interval(in_context, TIME.show)}, "
+        f"{in_context.value / isolated_s - 1:+.1%} against isolated{f' ({named})' if named else ''}"
     )
-    between = between_calls(compared)
-    if between is None or compared["overhead_time_s"] is None:
+    between, overhead_s = between_calls(compared), compared["overhead_time_s"]
+    if between is None or overhead_s is None:
         return f"{text}."
     return (
-        f"{text}; between their calls pass {with_margin(between, TIME.show)}, for which the sum "
-        f"has {in_the_sum(compared)} of call overhead."
+        f"{text}; between calls: {with_margin(between, TIME.show)}, call overhead in the estimate: "
+        f"{TIME.show(overhead_s, 2)}."
     )
 
 
@@ -133,13 +134,13 @@ def far_off(comparison: Sequence[Row], rows: Iterable[Row]) -> list[str]:
     found = []
     for row in rows:
         model, calls, ratio = models[row["model"]], row["calls"], RATIO.read(row)
-        whole_s, added_s = model[TIME.of("end_to_end").value], row["added_time_s"]
-        if model["in_context_reason"] or not whole_s or ratio is None:
+        end_to_end_s, added_s = model[TIME.of("end_to_end").value], row["added_time_s"]
+        if model["in_context_reason"] or not end_to_end_s or ratio is None:
             continue
         low, high = ratio.low or 0.0, ratio.high or math.inf
         overhead_s = calls * (model["overhead_time_s"] or 0.0) / model["calls"]
         longer = low > _FAR and added_s > overhead_s
-        share = abs(added_s) / whole_s
+        share = abs(added_s) / end_to_end_s
         if share < _LEAST_SHARE or not (longer or high < 1 / _FAR):
             continue
         in_context, isolated = (
@@ -157,16 +158,10 @@ def far_off(comparison: Sequence[Row], rows: Iterable[Row]) -> list[str]:
 
 
 def verdicts(comparison: Iterable[Row]) -> list[str]:
-    """The models whose difference is within its interval, those in which the clock was not slower,
-    which only noise explains, and those whose operators take longer than they do, beyond noise.
+    """The models that were faster with the clock, which only noise explains, and those whose
+    operators take longer than the model, beyond noise.
     """
     rows = [row for row in comparison if IN_CONTEXT.read(row) is not None]
-    errors = {row["model"]: TIME.error.read(row) for row in rows}
-    within = [
-        name
-        for name, error in errors.items()
-        if error and error.low is not None and error.high is not None and error.low < 0 < error.high
-    ]
     noisy = [
         row["model"]
         for row in rows
@@ -178,27 +173,21 @@ def verdicts(comparison: Iterable[Row]) -> list[str]:
         if (between := between_calls(row)) and (between.high or between.value) < 0
     ]
     found = []
-    if within:
-        found.append(
-            f"Sum and whole agree within their uncertainty: {', '.join(within)}. The parts of such "
-            "a difference may be noise, too."
-        )
     if noisy:
         found.append(
-            f"Faster with the clock than without, which only disturbance explains: measure again "
-            f"on a quiet machine: {', '.join(noisy)}."
+            f"Faster with the clock than without, which only disturbance explains: "
+            f"{', '.join(noisy)}. Measure again on a quiet machine."
         )
     if negative:
         found.append(
-            "The operators in place take longer than the whole model without the clock, so the "
-            "time between calls is negative: the clock slows them, or the machine's speed changed: "
-            f"{', '.join(negative)}."
+            f"The time between calls is negative: {', '.join(negative)}. The clock slows the "
+            "operators, or the machine's speed changed."
         )
     return found
 
 
-def _more(more_s: float | None, than_s: float | None, half: float | None) -> str:
-    """By how much one exceeds the other, in whole per cent if it is known to no less than that."""
-    if more_s is None or not than_s:
+def _relative(time_s: float | None, base_s: float | None, half: float | None) -> str:
+    """A relative difference, without decimals if its error is 1 % or more."""
+    if time_s is None or not base_s:
         return "-"
-    return f"{more_s / than_s - 1:+z.{0 if (half or 0.0) >= _COARSE else 1}%}"
+    return f"{time_s / base_s - 1:+z.{0 if (half or 0.0) >= _COARSE else 1}%}"

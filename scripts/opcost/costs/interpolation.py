@@ -1,9 +1,8 @@
 """The cost of steps that differ in one length, from the steps of a few lengths.
 
-Between two of these, the cost is taken to be linear: a step of decoding reads all cached keys and
-values, and everything else in it stays the same. How far that is off is estimated by leaving out
-each length between others, and interpolating it. Gaps are then twice as wide, so the error of
-curves is overestimated.
+Between two lengths, the cost is taken to be linear: a step of decoding reads all cached keys and
+values, and everything else in it stays the same. The error is estimated by leaving out each inner
+length and interpolating it. Gaps are then twice as wide, so the error of curves is overestimated.
 """
 
 import math
@@ -17,11 +16,11 @@ from opcost.statistics import Estimate, correlated_sum, product, student_97_5
 
 @dataclass(frozen=True)
 class Interpolation:
-    """Costs at ascending lengths. Their errors are taken to be one, because most of a step is the
-    same at all lengths.
+    """Costs at ascending lengths. Their errors are taken to have one cause, because most of a step
+    is the same at all lengths.
 
-    `shape` are other costs at these lengths, which tell better how far from linear they are: sums
-    over operators share most of their errors, while whole steps scatter one by one.
+    `shape` are other costs at these lengths that show the curvature better: estimates share most of
+    their errors, while the noise of end-to-end measurements is independent.
     """
 
     lengths: Sequence[int]
@@ -29,14 +28,11 @@ class Interpolation:
     shape: Sequence[Estimate] | None = None
 
     def at(self, length: int) -> Estimate:
-        """The cost at a length from the first to the last.
-
-        Without an interval if it is not one of the lengths, and these are fewer than three.
-        """
+        """The cost at a length within the range; no interval if interpolated between two."""
         return self.mean([length])
 
     def mean(self, lengths: Sequence[int]) -> Estimate:
-        """The mean cost over lengths from the first to the last."""
+        """The mean cost over lengths within the range."""
         weights = mean_weights(self.lengths, lengths)
         total = correlated_sum(zip(weights, self.costs, strict=True))
         if set(lengths) <= set(self.lengths):
@@ -48,7 +44,7 @@ class Interpolation:
 
     @property
     def half_width(self) -> float | None:
-        """Half of the 95 % interval of what interpolation adds to a cost, as a share of it."""
+        """Half of the 95 % interval of the interpolation error, relative to the cost."""
         errors = [
             math.log(self._from_neighbours(middle) / (self.shape or self.costs)[middle].value)
             for middle in range(1, len(self.lengths) - 1)
@@ -67,7 +63,7 @@ class Interpolation:
 
 
 def mean_weights(known: Sequence[int], lengths: Sequence[int]) -> list[float]:
-    """What each known length counts in the mean over others, between which costs are linear."""
+    """The weight of each known length in the mean over other lengths."""
     wanted, there = np.asarray(lengths, float), np.asarray(known, float)
     after = np.searchsorted(there, wanted)
     before = np.maximum(after - 1, 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.terms import Row, terms_of
-from opcost.databases.aggregation import whole_rows
+from opcost.databases.aggregation import end_to_end_rows
 from opcost.databases.measured import Damages, Measured
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import folder_of, model_of
@@ -47,7 +47,7 @@ def _ratio(
 ) -> ModelRatio | None:
     """The ratio of a model, as if it had never been measured end to end."""
     folder = folder_of(paths[0])
-    read = {path: row for path in paths for row in whole_rows(path, damages.remedy(path))}
+    read = {path: row for path in paths for row in end_to_end_rows(path, damages.remedy(path))}
     wholes = list(damages.once(read).values())
     if not wholes:
         return None

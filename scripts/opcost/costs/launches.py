@@ -1,9 +1,8 @@
-"""What launching costs a whole model, and what fusion saves: its launch modes beside the estimate.
+"""The cost of launching a model and the gain of fusion: its launch modes beside the estimate.
 
-The estimate of an eager model is that of the comparison. A graph has no host, and a compiled model
-little: their estimate is the sum over the operators, without what the host adds. A compiled model
-is faster than that by what fusion saves. The interval of the sum holds the model error, as that of
-eager does.
+The estimate of an eager model is in the comparison. A graph has no host, and a compiled model
+little: their estimate is the sum over the operators, without call overhead or waits. A compiled
+model is faster than that by the gain of fusion. Both intervals hold the model error.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,38 +23,36 @@ _LINE = 100
 def launch_rows(
     keys: Row, comparison: Row, estimate: ModelEstimate, rows: Iterable[Row]
 ) -> list[dict[str, Any]]:
-    """The rows of one model on one target: eager as in its comparison, then `rows` of other modes.
-
-    None if there are no other modes.
+    """The rows of one model on one target: eager, as in its comparison, then `rows` of other modes;
+    empty without other modes.
     """
     found = [_further(estimate, row) for row in rows]
     return [dict(keys) | row for row in ([_eager(comparison), *found] if found else [])]
 
 
 def _eager(comparison: Row) -> dict[str, Any]:
-    columns: dict[str, Any] = {
-        "launch_mode": "eager",
+    columns = {
+        "launch_mode": EAGER,
         "reason": comparison["time_reason"],
         "flags": comparison["end_to_end_flags"],
     }
     for quantity in COMPARED:
-        measured = quantity.of("end_to_end").read(comparison)
-        columns |= quantity.columns(measured)
-        columns |= quantity.of("estimate").columns(quantity.of("estimate").read(comparison))
-        columns |= quantity.error.columns(quantity.error.read(comparison))
+        for each in (quantity.of("estimate"), quantity.error):
+            columns |= each.columns(each.read(comparison))
+        columns |= quantity.columns(quantity.of("end_to_end").read(comparison))
     return columns
 
 
 def _further(estimate: ModelEstimate, row: Row) -> dict[str, Any]:
-    mixed = comparability.conflict([*estimate.rows, {**row, "launch_mode": "eager"}])
+    mixed = comparability.conflict([*estimate.rows, {**row, "launch_mode": EAGER}])
     failure = None if row["status"] == "ok" else f"{row['status']}: {row['error']}"
-    columns: dict[str, Any] = {
+    columns = {
         "launch_mode": row["launch_mode"],
         "reason": failure or mixed or estimate.time_reason,
         "flags": row["flags"],
     }
-    estimates = (estimate.operators_time, estimate.operators_energy)
-    for quantity, expected in zip(COMPARED, estimates, strict=True):
+    operators = (estimate.operators_time, estimate.operators_energy)
+    for quantity, expected in zip(COMPARED, operators, strict=True):
         measured = combined_value([row], quantity, estimate.noise.variations[quantity])
         known = None if mixed else estimate.with_model_error(expected, quantity)
         error = measured and known and statistics.ratio(known, measured).plus(-1)
@@ -65,7 +62,7 @@ def _further(estimate: ModelEstimate, row: Row) -> dict[str, Any]:
 
 
 def launch_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """The launch modes as a table: title -> text."""
+    """Title -> text of each launch mode, for a table."""
     eager = {
         (row["target"], row["model"]): row[TIME.value]
         for row in rows
@@ -80,11 +77,11 @@ def launch_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
                 "model": row["model"],
                 "target": row["target"],
                 "mode": row["launch_mode"],
-                "whole model": TIME.shown(row),
+                "time": TIME.shown(row),
                 "of eager": percent(time_s / eager_s) if further else "-",
-                "estimate": difference(TIME.error.read(row)),
+                "estimate - end-to-end": difference(TIME.error.read(row)),
                 "energy": ENERGY.shown(row),
-                "estimate of energy": difference(ENERGY.error.read(row)),
+                "of energy": difference(ENERGY.error.read(row)),
                 "reason": shortened((row["reason"] or "").partition("\n")[0], _LINE),
             }
         )
@@ -92,12 +89,12 @@ def launch_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
 
 
 def launch_lines(rows: Sequence[Row]) -> list[str]:
-    """The launch modes of all models as text; empty if there are none but eager."""
+    """The launch modes of all models as text; empty without modes other than eager."""
     if not rows:
         return []
     cells = launch_cells(rows)
     return [
-        "Launch modes (the estimate of eager is that above, of others the sum over the operators):",
+        "Launch modes (except for eager, the estimate lacks call overhead and waits):",
         "",
         *table(list(cells[0]), [list(row.values()) for row in cells]),
     ]

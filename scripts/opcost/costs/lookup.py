@@ -1,4 +1,4 @@
-"""The arguments of `opcost.explain`: models, inputs and databases as Python programs have them."""
+"""The arguments of `opcost.explain`: models, inputs and databases in Python."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,7 +83,7 @@ def _of_name(
     batch_size: int | None,
     dtype: str | None,
 ) -> ModelTuples:
-    """Extracted in this process, which has loaded torch and may not fork."""
+    """Extracted in this process, which has loaded torch and must not fork."""
     from opcost.tuples.extraction import extract_model_tuples
 
     refuse_autocast(name)
@@ -97,9 +97,8 @@ def _of_name(
 
 
 def refuse_autocast(name: str) -> None:
-    """Raise OpcostError inside torch.autocast for a model given by name.
-
-    Its config says its precision; the context would change its calls, but not its label.
+    """Raise OpcostError inside torch.autocast for a model given by name: its config states its
+    precision, and the context would change its calls, but not its label.
     """
     import torch
 
@@ -113,7 +112,7 @@ def refuse_autocast(name: str) -> None:
 
 
 def sizes_of(inputs: Any) -> list[str]:
-    """The inputs of a model given by name. Raises OpcostError for others than texts."""
+    """The inputs of a model given by name. Raises OpcostError unless all are strings."""
     sizes = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
     for size in sizes:
         if not isinstance(size, str):

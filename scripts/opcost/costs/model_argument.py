@@ -16,7 +16,7 @@ from opcost.models.inputs import input_dtypes, read_tensor
 from opcost.models.variants import Options, variants
 
 CONFIGS = Path("config/models")
-"""Where a model config is found by its name."""
+"""The folder of model configs that are named without a path."""
 
 _STEP = "["
 _NONE = Options()
@@ -26,10 +26,9 @@ _INPUT = re.compile(r"(\d{1,19}(?:x\d{1,19})*)(?::([a-z]+\d*))?(?:<(\d{1,18}))?"
 def find_model(name: str, options: Options = _NONE) -> tuple[ModelDefinition, Path | None]:
     """The definition of a model, and the folder to search first for its code.
 
-    `name` is a torchvision model (by default with its official inputs), a model config without
-    other arguments (its path, or its name in config/models), or `package.module:factory` or
-    `FILE.py:factory` with inputs. A config may have another batch size. Raises OpcostError for
-    anything else.
+    `name` is a torchvision model (by default with its official inputs), a model config (its path,
+    or its name in config/models) without options except for a batch size, or
+    `package.module:factory` or `FILE.py:factory` with inputs. Raises OpcostError for anything else.
     """
     [dtype] = options.dtypes
     allowed = read_schema("model")["properties"]["dtype"]["enum"]
@@ -69,7 +68,7 @@ def find_model(name: str, options: Options = _NONE) -> tuple[ModelDefinition, Pa
 def _of_variant(
     name: str, options: Options, directory: Path, label: str | None = None
 ) -> tuple[ModelDefinition, Path]:
-    """What `opcost run` measures under these options, with a label or the name of its config."""
+    """The model that `opcost run` measures with these options, by default named like its config."""
     found = variants(name, options, directory)
     label = label or found[0].name
     models = define_models(label, found[0].config, directory, name).models
@@ -79,10 +78,7 @@ def _of_variant(
 
 
 def find_steps(name: str, options: Options = _NONE) -> tuple[Defined, Path | None]:
-    """What `find_model` finds; of a generation, all of its steps.
-
-    A config may be a generation, and so may a point of its axes.
-    """
+    """The model of `find_model`; if a config or a point of its axes is a generation, all steps."""
     config = config_path(name)
     if config is not None and config.is_file():
         found = load_models(config.stem, config.parent)
@@ -98,9 +94,9 @@ def find_steps(name: str, options: Options = _NONE) -> tuple[Defined, Path | Non
 
 
 def config_path(name: str) -> Path | None:
-    """The model config with this path, or with this name in config/models; None if it is none.
+    """The model config with this path, or with this name in config/models, or None.
 
-    A name may have one of its steps behind it: `chat[cache=64]`.
+    The name of a step may follow: `chat[cache=64]`.
     """
     for path in (Path(name), CONFIGS / f"{name}.yaml"):
         if _STEP in name and path.suffix == ".yaml" and path.is_file():
@@ -147,7 +143,7 @@ def parse_argument(text: str) -> tuple[str, Any]:
 
 
 def run_command(definition: ModelDefinition, name: str) -> str:
-    """The command that measures this model, which `find_model` found by that name."""
+    """The command that measures the model that `find_model` found by this name."""
     words = ["opcost", "run", name]
     if (config := config_path(name)) is not None:
         own = definition.name.partition(_STEP)[0] == config.stem
@@ -156,13 +152,15 @@ def run_command(definition: ModelDefinition, name: str) -> str:
     if definition.zoo:
         words += [] if definition.batch_size == 1 else [f"--batch={definition.batch_size}"]
     else:
-        words += [f"--input={_sizes(spec)}" for spec in definition.inputs]
+        words += [
+            f"--input={spec}{f'<{spec.high}' if spec.high else ''}" for spec in definition.inputs
+        ]
     if definition.dtype is not None:
         words.append(f"--dtype={definition.dtype}")
     if definition.memory_format == "channels_last":
         words.append("--channels-last")
-    arguments = (definition.arguments or {}).items()
-    words += [f"--argument={key}={_text(value)}" for key, value in arguments]
+    for key, value in (definition.arguments or {}).items():
+        words.append(f"--argument={key}={value if isinstance(value, str) else json.dumps(value)}")
     return shlex.join(words)
 
 
@@ -170,12 +168,3 @@ def _no_options(config: Path) -> OpcostError:
     return OpcostError(
         f"{config} defines inputs, dtype and arguments, also of each step: give none of them"
     )
-
-
-def _sizes(spec: InputSpec) -> str:
-    """What `parse_input` reads."""
-    return f"{spec}{f'<{spec.high}' if spec.high else ''}"
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

@@ -1,6 +1,4 @@
-"""The answer of `opcost.explain`: a model's cost on one target, as Python programs and notebooks
-use it.
-"""
+"""The result of `opcost.explain`: a model's cost on one target, for programs and notebooks."""
 
 import html
 from collections.abc import Sequence
@@ -22,8 +20,9 @@ if TYPE_CHECKING:
 _NAMED = 3
 _DIGITS = 3
 _TYPES = {
-    **dict.fromkeys(("calls", "depth", "flops", "parameters"), "Int64"),
-    **dict.fromkeys(("tuples", "measured_tuples"), "Int64"),
+    **dict.fromkeys(
+        ("calls", "depth", "flops", "parameters", "tuples", "measured_tuples"), "Int64"
+    ),
     **dict.fromkeys(("time_s", "energy_j", "share"), "float64"),
 }
 _LISTED = 10
@@ -32,8 +31,8 @@ _LISTED = 10
 class ModelCost:
     """A model's cost on one target of a database.
 
-    `model` are its extracted tuples, `target` and `device` where its operators were measured,
-    `database` the file with them. Costs are of one iteration, in seconds and gross joules.
+    `model` has its extracted tuples, `target` and `device` name where its operators were measured,
+    and `database` is the file with them. Costs are of one iteration, in seconds and gross joules.
     """
 
     def __init__(
@@ -65,14 +64,14 @@ class ModelCost:
 
     @property
     def time(self) -> Estimate | None:
-        """Seconds, added up from operators; None if one is missing. The 95 % interval holds the
-        uncertainty of the measurements and, if known, the `model_error`.
+        """Estimated seconds; None if an operator is missing. The 95 % interval holds the error of
+        the measurements and, if known, the `model_error`.
         """
         return self._chosen.estimate.time
 
     @property
     def energy(self) -> Estimate | None:
-        """Gross joules with an interval like that of the time; None if unknown."""
+        """Estimated gross joules, with such an interval; None if unknown."""
         return self._chosen.estimate.energy
 
     @property
@@ -84,10 +83,10 @@ class ModelCost:
         return half
 
     @property
-    def whole_time(self) -> Estimate | None:
-        """Measured seconds of the whole model; None if it is not in the database's study."""
-        whole = TIME.of("end_to_end")
-        return whole.read(self._chosen.compared) if whole.value in self._chosen.compared else None
+    def end_to_end_time(self) -> Estimate | None:
+        """Seconds measured end to end; None if the database's study does not have the model."""
+        measured, compared = TIME.of("end_to_end"), self._chosen.compared
+        return measured.read(compared) if measured.value in compared else None
 
     @property
     def reason(self) -> str | None:
@@ -105,21 +104,17 @@ class ModelCost:
 
     @cached_property
     def operators(self) -> "pd.DataFrame":
-        """Where time and energy go: a row for each operator, and for what is beyond operators.
+        """Where time and energy go: a row for each operator, and for call overhead or waits.
 
         Columns: `operator`, `calls`, `time_s`, `share` (of the time; they add up to 1), `energy_j`,
         `complete` (if not, some of its tuples are not measured, and the cost is a lower limit).
         """
         energies_j = {part.name: part.amount for part in self._chosen.parts(ENERGY)}
         return _frame(
-            ["operator", "calls", "time_s", "share", "energy_j", "complete"],
+            "operator calls time_s share energy_j complete",
             [
                 (
-                    part.name,
-                    part.calls,
-                    part.amount,
-                    part.share,
-                    energies_j.get(part.name),
+                    *(part.name, part.calls, part.amount, part.share, energies_j.get(part.name)),
                     part.complete and not part.is_rest,
                 )
                 for part in self._parts
@@ -128,34 +123,25 @@ class ModelCost:
 
     @cached_property
     def modules(self) -> "pd.DataFrame":
-        """The tree of modules: each with all that it contains, below the one that contains it.
+        """The tree of modules: each with its descendants, below its parent.
 
-        Columns: `module` (its path; empty for the model), `depth`, `calls`, `flops` (of which a
-        multiply-add is 2), `parameters`, `time_s`, `share`, `energy_j`, `tuples`,
-        `measured_tuples`: where the last two differ, the cost is a lower limit; it is missing where
-        no tuple is measured.
+        Columns: `module` (its path; empty for the model), `depth`, `calls`, `flops` (a multiply-add
+        is 2), `parameters`, `time_s`, `share`, `energy_j`, `tuples`, `measured_tuples`: where the
+        last two differ, the cost is a lower limit; it is missing if no tuple is measured.
         """
         energy = bool(self._chosen.parts(ENERGY))
         parameters = self.model.module_parameters, self.model.own_parameters
         tree = module_tree(self._chosen.compared, self._chosen.modules(), None, 0.0, *parameters)
         return _frame(
-            [
-                *("module", "depth", "calls", "flops", "parameters"),
-                *("time_s", "share", "energy_j"),
-                *("tuples", "measured_tuples"),
-            ],
+            "module depth calls flops parameters time_s share energy_j tuples measured_tuples",
             [
                 (
-                    ".".join(branch.path),
-                    branch.depth,
-                    branch.calls,
-                    branch.flops,
+                    *(".".join(branch.path), branch.depth, branch.calls, branch.flops),
                     branch.parameters,
                     None if branch.is_unmeasured else branch.time_s,
                     None if branch.is_unmeasured else branch.share,
                     branch.energy_j if energy and not branch.is_unmeasured else None,
-                    branch.tuples,
-                    branch.measured_tuples,
+                    *(branch.tuples, branch.measured_tuples),
                 )
                 for branch in tree
                 if not branch.is_rest
@@ -184,11 +170,10 @@ class ModelCost:
     def targets(self) -> "pd.DataFrame":
         """The time and energy on every target of the databases, and which of them was chosen."""
         return _frame(
-            ["target", "device", "time_s", "energy_j", "measured_tuples", "database", "chosen"],
+            "target device time_s energy_j measured_tuples database chosen",
             [
                 (
-                    each.target,
-                    each.device_name,
+                    *(each.target, each.device_name),
                     each.estimate.time and each.estimate.time.value,
                     each.estimate.energy and each.estimate.energy.value,
                     len(each.estimate.measured),
@@ -200,7 +185,7 @@ class ModelCost:
         )
 
     def __str__(self) -> str:
-        """What `opcost explain` prints for this target."""
+        """The text of `opcost explain` for this target."""
         return as_text(self.model, [self._chosen], _LISTED, None, self._name)
 
     def __repr__(self) -> str:
@@ -215,7 +200,6 @@ class ModelCost:
         return f"{time}{energy} on {where}; {shares_text(self._chosen.parts(), _NAMED)}"
 
     def _repr_html_(self) -> str:
-        """A heading and the table of operators, for notebooks."""
         heading = f"<p><b>{html.escape(self.model.model)}</b>: {html.escape(self._summary())}</p>"
         if self.operators.empty:
             return heading
@@ -231,9 +215,9 @@ class ModelCost:
         return heading + str(shown[columns].to_html(index=False, border=0))
 
 
-def _frame(columns: list[str], rows: list[tuple[Any, ...]]) -> "pd.DataFrame":
+def _frame(columns: str, rows: list[tuple[Any, ...]]) -> "pd.DataFrame":
     import pandas as pd
 
-    frame = pd.DataFrame(rows, columns=columns)
-    types = {name: kind for name, kind in _TYPES.items() if name in columns}
+    frame = pd.DataFrame(rows, columns=columns.split())
+    types = {name: kind for name, kind in _TYPES.items() if name in frame}
     return frame.astype(types)  # also of columns without a value

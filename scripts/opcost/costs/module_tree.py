@@ -14,18 +14,18 @@ NOTABLE = 0.005
 _TOO_MANY = 2
 
 Path = tuple[str, ...]
-"""The names in a module's path; that of the model itself is empty."""
+"""The names in a module's path; empty for the model itself."""
 
 
 @dataclass(frozen=True)
 class Branch:
-    """A line of the tree: a module with all that it calls.
+    """A line of the tree: a module with its descendants.
 
     Or, if `is_rest`, its small children (`others`) and, if it `calls_operators`, the module itself.
 
-    `depth` is its level, `share` that of the model's time, 0 where none is measured. Seconds and
-    joules are of what is measured, with call overhead; FLOPs are None if those of an operator are
-    unknown, parameters if that is not recorded. `tuples` are those of each module, added up.
+    `share` is relative to the model's time, 0 where none is measured. Seconds and joules are of
+    measured operators with their call overhead. FLOPs and parameters are None if unknown. `tuples`
+    are added up over modules.
     """
 
     path: Path
@@ -65,10 +65,8 @@ class _Node:
 
 
 def module_amounts(compared: Row, modules: Sequence[Row], quantity: Quantity) -> list[float]:
-    """What each module costs with its call overhead, in seconds or joules. The wait for the host is
-    no module's.
-
-    The energy of call overhead is divided like its time.
+    """Seconds or joules of each module with its call overhead, whose energy is divided like its
+    time. The wait for the host belongs to no module.
     """
     partial = [row[quantity.of("partial").value] or 0.0 for row in modules]
     beyond_s = [row[OVERHEAD_COLUMN] or 0.0 for row in modules]
@@ -91,10 +89,10 @@ def module_tree(
 ) -> list[Branch]:
     """The tree from the model down, siblings by time.
 
-    The costliest module is opened, again and again, until `most` are listed that are not open (all,
-    if None). Siblings with a smaller share than `smallest` are one branch, with what their parent
-    calls itself. Where nothing is measured, all are opened, in the order of the rows. `parameters`
-    are those of each module by its path, `own_parameters` those that are no submodule's.
+    The costliest module is opened repeatedly until `most` are listed that are not open (all, if
+    None). Siblings with a smaller share than `smallest` are one branch, with their parent's own
+    calls. Without any measurement, all are opened, in the order of the rows. `parameters` are
+    numbers by module path; `own_parameters` exclude those of submodules.
     """
     if not modules:
         return []
@@ -109,7 +107,7 @@ def module_tree(
 
 
 def _nodes(compared: Row, modules: Sequence[Row]) -> dict[Path, _Node]:
-    """Each module, with those that contain it, which cost as much as all that they contain."""
+    """Each module and its ancestors, with the total cost of their descendants."""
     nodes: dict[Path, _Node] = defaultdict(_Node)
     times_s, energies_j = (module_amounts(compared, modules, each) for each in COMPARED)
     for row, time_s, energy_j in zip(modules, times_s, energies_j, strict=True):

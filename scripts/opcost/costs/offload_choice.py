@@ -1,9 +1,8 @@
-"""Which weights stay on a device whose memory does not hold all of them, so that copying the others
-in for each pass takes least time.
+"""The weights that stay on a device too small for all: copies of the others take least time.
 
-It is a knapsack problem, solved by dynamic programming over the bytes in units of 1/131072 of all
-weights: each that stays counts in whole units, so the choice is the best one but for less than a
-unit of memory for each of them, and fits whatever the unit.
+A knapsack problem, solved by dynamic programming over the bytes in units of 1/131072 of all
+weights. Each item that stays is rounded up to whole units: the choice always fits, and is optimal
+up to a unit of memory for each item.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ _UNITS = 2**17
 
 @dataclass(frozen=True)
 class Item:
-    """Bytes that stay, or else take so many seconds to be copied in for each pass."""
+    """Bytes, and the seconds of copying them in for each pass."""
 
     bytes: int
     copy_s: float
@@ -24,8 +23,8 @@ class Item:
 
 @dataclass(frozen=True)
 class Choice:
-    """The positions of the items that are copied in, and the bytes of all that is on the device:
-    those that stay, and a buffer as large as the largest that is copied.
+    """The positions of the copied items, and the bytes on the device: of items that stay, and of a
+    buffer as large as the largest copied item.
     """
 
     copied: frozenset[int]
@@ -33,20 +32,15 @@ class Choice:
     buffer_bytes: int
 
 
-def least_bytes(items: Sequence[Item]) -> int:
-    """The bytes that the device must have at least: all items are copied in."""
-    return max((item.bytes for item in items), default=0)
-
-
 def choose(items: Sequence[Item], room: int) -> Choice:
-    """The items to copy in so that what is on the device fits the room.
+    """The items to copy in so that the others and a buffer fit the room.
 
-    Raises ValueError if it cannot: the room is less than `least_bytes`.
+    Raises ValueError if the room does not hold the largest item.
     """
     total = sum(item.bytes for item in items)
     if total <= room:
         return Choice(frozenset(), total, 0)
-    if least_bytes(items) > room:
+    if max(item.bytes for item in items) > room:
         raise ValueError(f"{room} bytes do not hold the largest of the items")
     copied = _copied(items, total, room)
     largest = max(items[position].bytes for position in copied)
@@ -58,7 +52,7 @@ def _copied(items: Sequence[Item], total: int, room: int) -> frozenset[int]:
     order = sorted(range(len(items)), key=lambda position: items[position].bytes)
     unit = -(-total // _UNITS)
     units = [-(-items[position].bytes // unit) for position in order]
-    saved_s = np.zeros(sum(units) + 1)  # by the units that there are for the items so far
+    saved_s = np.zeros(sum(units) + 1)  # by free units, with the items so far
     stays: list[np.ndarray] = []
     larger, all_s = total, 0.0
     best_s, last, left = np.inf, 0, 0

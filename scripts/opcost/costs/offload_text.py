@@ -1,25 +1,23 @@
-"""The answer to `--offload` as text: which weights are copied in, and what a pass then costs."""
+"""The answer to `--offload` as text: the weights that are copied in, and the cost of a pass."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 from opcost.costs.cost_tables import indented
-from opcost.costs.offload import CopiedGroup, FromMemory, Offload
-from opcost.costs.offload_memory import OffloadMemory, in_bytes
+from opcost.costs.offload import CopiedGroup, FromMemory, Offload, OffloadMemory, in_bytes
 from opcost.rows.flags import explained
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.statistics import Estimate
 from opcost.text import counted, table, with_interval, wrapped
 
-_CHOICE = (
-    "Which weights stay was chosen for the least time of copies, to 1/131072 of the weights' bytes "
-    "for each. Workspaces of kernels and the context need memory, too. Copies during computation "
-    "are a lower limit: they need a further buffer, and slow down what uses the same memory."
+_LIMITS = (
+    "The weights that stay minimise the time of copies. Not counted: memory for workspaces and the "
+    "context, and, for copies hidden at best, a second buffer and the bandwidth that they take."
 )
 
 
 def offload_as_text(memory: OffloadMemory, answers: Sequence[Offload], top: int) -> str:
-    """The memory that is needed, and for each target the `top` copied weights and the costs."""
+    """The required memory, and for each target the `top` copied weights and the costs."""
     text = (
         f"Memory within {in_bytes(memory.budget_bytes)}: inputs {in_bytes(memory.input_bytes)}, "
         f"activations {in_bytes(memory.activation_peak_bytes)} at their peak, weights "
@@ -60,7 +58,7 @@ def _target(answer: Offload, top: int) -> str:
 
 
 def _copied(chosen: FromMemory, top: int) -> list[str]:
-    """The weights that are copied in, those that take longest first."""
+    """The weights that are copied in, slowest first."""
     ordered = sorted(chosen.copied, key=lambda each: -each.time.value)
     rows = [
         [
@@ -85,7 +83,7 @@ def _costs(answer: Offload) -> list[str]:
     for each in answer.found:
         memory = f"{each.memory} memory"
         rows += [
-            _row(f"copies alone, from {memory}", each.copies_time, each.copies_energy),
+            _row(f"copies only, from {memory}", each.copies_time, each.copies_energy),
             _row(f"copies in turn, from {memory}", each.sequential_time, each.sequential_energy),
             _row(f"copies hidden at best, from {memory}", each.overlapped_time, None),
         ]
@@ -97,7 +95,6 @@ def _row(what: str, time: Estimate | None, energy: Estimate | None) -> list[str]
 
 
 def _without_energy(header: list[str], rows: list[list[str]]) -> list[str]:
-    """The table, without its last column if that is empty."""
     if any(row[-1].strip("-") for row in rows):
         return table(header, rows)
     return table(header[:-1], [row[:-1] for row in rows])
@@ -115,7 +112,7 @@ def _notes(chosen: FromMemory) -> list[str]:
         notes.append(f"The model has no time: {estimate.time_reason}.")
     elif chosen.energy_reason:
         notes.append(f"No energy: {chosen.energy_reason}.")
-    return [*notes, _CHOICE]
+    return [*notes, _LIMITS]
 
 
 def _bytes(copied: Sequence[CopiedGroup]) -> int:

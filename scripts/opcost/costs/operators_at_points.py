@@ -1,4 +1,4 @@
-"""What each operator costs at the points of a target's axes: which ones lose nothing at a lower
+"""The cost of each operator at the points of a target's axes: which ones lose nothing at a lower
 power limit, or gain nothing from more threads.
 """
 
@@ -21,17 +21,15 @@ _MOST_POINTS = 6
 
 @dataclass(frozen=True)
 class Costs:
-    """The cost of all calls of an operator on each target of a sweep, in all models that are on all
-    of them.
-
-    Tuples that are not measured on each of them are left out.
+    """The cost of all calls of an operator on each target of a sweep, in models that all of them
+    have. Tuples that are not measured on each target are left out.
     """
 
     operator: str
     on: Mapping[str, Mapping[Quantity, Estimate | None]]
 
     def above(self, base: str, target: str, quantity: Quantity) -> Estimate | None:
-        """How much more an operator costs on a target than on the base, as a share."""
+        """The cost on a target relative to the base, minus 1."""
         found, least = self.on[target][quantity], self.on[base][quantity]
         if found is None or least is None or not least.value:
             return None
@@ -41,52 +39,51 @@ class Costs:
 def tables(
     sweeps: Iterable[Sweep], models: Mapping[str, Sequence[ModelTuples]], rows: Sequence[Row]
 ) -> list[list[str]]:
-    """The lines of each sweep of targets; `models` and `rows` are those of `costs`."""
+    """The lines of each sweep of targets, from the arguments of `costs`."""
     return [lines(sweep, costs(sweep, models, rows)) for sweep in sweeps]
 
 
 def costs(
     sweep: Sweep, models: Mapping[str, Sequence[ModelTuples]], rows: Iterable[Row]
 ) -> list[Costs]:
-    """The costs of each operator on the targets of a sweep that have models, those that take
-    longest on the first one first.
-
-    `models` are those of each target, `rows` are those of operators.
+    """The costs of each operator on the targets of a sweep that have models, slowest on the first
+    target first. `models` are by target, `rows` are of operators.
     """
     listed = [target for target in sweep.points if models.get(target)]
-    # A model that is missing at one point would make that one look cheaper.
+    # A model that is missing at one point would make that point look cheaper.
     named = [{model.model for model in models[target]} for target in listed]
     everywhere = set.intersection(*named) if named else set()
     on_target: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in rows:
         on_target[row["target"]][row["tuple_id"]] = row
-    calls: dict[str, dict[str, dict[str, Term]]] = defaultdict(lambda: defaultdict(dict))
-    counts: dict[tuple[str, str], int] = defaultdict(int)
+    tuples: dict[str, dict[str, dict[str, list[Term]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
     for target in listed:
         for model in models[target]:
-            if model.model not in everywhere:
-                continue
             for term in terms_of(model, on_target[target], set()):
-                if term.measured:
-                    operator = short_name(term.record.operator_tuple.operator)
-                    tuple_id = term.record.operator_tuple.tuple_id
-                    calls[operator][tuple_id][target] = term
-                    counts[target, tuple_id] += term.calls
+                if model.model in everywhere and term.measured:
+                    operator_tuple = term.record.operator_tuple
+                    operator = short_name(operator_tuple.operator)
+                    tuples[operator][operator_tuple.tuple_id][target].append(term)
     found = []
-    for operator, tuples in calls.items():
-        common = {each: terms for each, terms in tuples.items() if len(terms) == len(listed)}
+    for operator, by_tuple in tuples.items():
+        common = [terms for terms in by_tuple.values() if len(terms) == len(listed)]
         if common:
-            of_operator = {
+            on = {
                 target: {
                     quantity: _total(
-                        [(counts[target, each], of[target].row) for each, of in common.items()],
+                        [
+                            (sum(term.calls for term in each[target]), each[target][-1].row)
+                            for each in common
+                        ],
                         quantity,
                     )
                     for quantity in COMPARED
                 }
                 for target in listed
             }
-            found.append(Costs(operator, of_operator))
+            found.append(Costs(operator, on))
     return sorted(found, key=lambda each: -_value(each.on[listed[0]][TIME]))
 
 
@@ -101,7 +98,7 @@ def _value(cost: Estimate | None) -> float:
 
 
 def lines(sweep: Sweep, operators: Sequence[Costs]) -> list[str]:
-    """A table of each quantity: the cost on the fastest target, and how much more on the others."""
+    """A table of each quantity: the cost on the fastest target, and the others relative to it."""
     targets = [each for each in sweep.points if operators and each in operators[0].on]
     if len(targets) < 2:
         return []
@@ -122,12 +119,13 @@ def lines(sweep: Sweep, operators: Sequence[Costs]) -> list[str]:
             for each in operators[:_MOST_OPERATORS]
         ]
         what = f"{str(quantity).capitalize()} of all calls of each operator on {sweep.name}"
-        found += ["", f"{what}, and how much more at other points:", "", *table(header, cells)]
+        found += ["", f"{what}, and the relative difference at other points:", ""]
+        found += table(header, cells)
     return found[1:]
 
 
 def _some(targets: Sequence[str]) -> list[str]:
-    """At most so many of them, at even distances, with the first and the last one."""
+    """At most `_MOST_POINTS` targets at even distances, with the first and the last."""
     if len(targets) <= _MOST_POINTS:
         return list(targets)
     last = len(targets) - 1

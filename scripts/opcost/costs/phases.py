@@ -1,39 +1,40 @@
-"""The phases of a training step: what each takes as a sum over its operators, and in the whole
-step. The loss counts with forward.
-"""
+"""The phases of a training step, estimated and end to end. The loss counts with forward."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from opcost import statistics
 from opcost.costs.call_overhead import added
 from opcost.costs.estimate import ModelEstimate
-from opcost.models.phases import COMPARED_PHASES, compared_phase
+from opcost.costs.headline import ESTIMATED
+from opcost.costs.terms import Row
+from opcost.models.phases import BACKWARD, COMPARED_PHASES, FORWARD, compared_phase
 from opcost.rows.quantities import PHASE_TIMES, TIME
 from opcost.rows.runs import combined_value
 from opcost.statistics import Estimate
+from opcost.text import difference, percent, significant, table, with_interval
+
+_ESTIMATE, _END_TO_END = "estimate", "end_to_end"
 
 
 def phase_columns(estimate: ModelEstimate) -> dict[str, Any]:
     """The columns of the comparison for the phases; null for inference."""
     columns: dict[str, Any] = {}
     for phase in COMPARED_PHASES:
-        trained = estimate.model.trains
-        columns |= TIME.of(f"estimate_{phase}").columns(
-            _summed(estimate, phase) if trained else None
-        )
-        columns |= TIME.of(f"end_to_end_{phase}").columns(
-            combined_value(
+        estimated = measured = None
+        if estimate.model.trains:
+            estimated = _estimate_of(estimate, phase)
+            measured = combined_value(
                 estimate.measured_whole, PHASE_TIMES[phase], estimate.end_to_end_variation
             )
-            if trained
-            else None
-        )
+        columns |= TIME.of(f"{_ESTIMATE}_{phase}").columns(estimated)
+        columns |= TIME.of(f"{_END_TO_END}_{phase}").columns(measured)
     return columns
 
 
-def _summed(estimate: ModelEstimate, phase: str) -> Estimate | None:
-    """Seconds of a phase: its operators, with call overhead; on a GPU, with a part of the wait for
-    the host, in proportion to the seconds of the host.
+def _estimate_of(estimate: ModelEstimate, phase: str) -> Estimate | None:
+    """Seconds of a phase: its operators with their call overhead; on a GPU, with a part of the wait
+    for the host, in proportion to the host's seconds.
     """
     if estimate.summed_time is None:
         return None
@@ -60,3 +61,48 @@ def _summed(estimate: ModelEstimate, phase: str) -> Estimate | None:
         (count, each) for kind, count in weights.items() if (each := estimate.overhead_of(kind))
     ]
     return statistics.weighted_sum([*parts, *overheads]) if parts else None
+
+
+def phase_lines(comparison: Iterable[Row], named: bool = True) -> list[str]:
+    """A table of the phases of training steps in rows of the comparison; empty without any.
+
+    A row may lack the end-to-end measurement. With `named`, models are named.
+    """
+    cells = [cell for row in comparison for cell in _cells(row, named)]
+    if not cells:
+        return []
+    return table(list(cells[0]), [list(cell.values()) for cell in cells], left=1 + named)
+
+
+def _cells(row: Row, named: bool) -> Iterator[dict[str, str]]:
+    times = {
+        phase: (_read(row, _ESTIMATE, phase), _read(row, _END_TO_END, phase))
+        for phase in COMPARED_PHASES
+    }
+    total_s = sum(estimate.value for estimate, _ in times.values() if estimate)
+    for phase, (estimate, measured) in times.items():
+        if estimate or measured:
+            error = statistics.ratio(estimate, measured).plus(-1) if estimate and measured else None
+            yield {
+                **({"model": row["model"]} if named else {}),
+                "phase": phase,
+                "estimate": with_interval(estimate, TIME.show),
+                "share": percent(estimate.value / total_s if estimate else None),
+                "end-to-end": with_interval(measured, TIME.show),
+                "difference": difference(error),
+                "x forward": _times_forward(row) if phase == BACKWARD else "",
+            }
+
+
+def _times_forward(row: Row) -> str:
+    """Backward relative to forward: end to end, or else estimated."""
+    for whose, mark in ((_END_TO_END, ""), (_ESTIMATE, ESTIMATED)):
+        forward, backward = _read(row, whose, FORWARD), _read(row, whose, BACKWARD)
+        if forward is not None and backward is not None:
+            return with_interval(statistics.ratio(backward, forward), significant) + mark
+    return ""
+
+
+def _read(row: Row, whose: str, phase: str) -> Estimate | None:
+    quantity = TIME.of(f"{whose}_{phase}")
+    return quantity.read(row) if quantity.value in row else None

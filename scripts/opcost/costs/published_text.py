@@ -1,4 +1,4 @@
-"""A study's models beside what others published of them."""
+"""A study's models compared with published costs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,8 +14,8 @@ _NAMED = 3
 
 
 def published_lines(published: Iterable[Published], comparison: Sequence[Row]) -> list[str]:
-    """A table with a line for each published model and target of the study, and which published
-    models have none; empty if nothing was published or compared.
+    """A line for each published model and target of the study, and the published models without
+    one; empty if nothing was published or compared.
     """
     listed = list(published)
     cells = [
@@ -26,16 +26,14 @@ def published_lines(published: Iterable[Published], comparison: Sequence[Row]) -
         return wrapped(notes) if notes else []
     shown = [title for title in cells[0] if any(row[title] != _NOTHING for row in cells)]
     return [
-        "Beside what others published:",
+        "Compared with published costs:",
         "",
         *table(shown, [[row[title] for title in shown] for row in cells], left=3),
-        "",
-        *wrapped(["sum - whole: how much the sum over operators exceeds the whole model.", *notes]),
+        *(["", *wrapped(notes)] if notes else []),
     ]
 
 
 def _without_rows(published: Iterable[Published], comparison: Iterable[Row]) -> list[str]:
-    """A line for published models that the study has not, or not yet."""
     compared = {row["model"] for row in comparison}
     models = dict.fromkeys(each.model for each in published)
     absent = [model for model in models if model not in compared]
@@ -62,14 +60,11 @@ def _cells(row: Row, published: Published) -> Mapping[str, str]:
         cells[f"{quantity}/sample"] = with_interval(each, quantity.show) if known else _NOTHING
         cells[f"published {quantity}/sample"] = quantity.show(known) if known else _NOTHING
     for quantity in COMPARED:
-        whole, total = _figure(published, quantity), _figure(published, quantity.of("sum"))
-        known = total / whole - 1 if whole and total else None
-        cells[f"{quantity}: sum - whole"] = (
-            difference(quantity.error.read(row)) if known is not None else _NOTHING
-        )
-        cells[f"published {quantity}: sum - whole"] = (
-            difference(Estimate(known, None, None)) if known is not None else _NOTHING
-        )
+        end_to_end, total = _figure(published, quantity), _figure(published, quantity.of("sum"))
+        error = Estimate(total / end_to_end - 1, None, None) if end_to_end and total else None
+        title = f"{quantity}: estimate - end-to-end"
+        cells[title] = difference(quantity.error.read(row) if error else None)
+        cells[f"published {title}"] = difference(error)
     return cells
 
 

@@ -13,8 +13,7 @@ from opcost.costs.cost_tables import indented, missing_lines, module_lines, oper
 from opcost.costs.explanation import Explanation, explain
 from opcost.costs.explanation_text import no_data, sources_of
 from opcost.costs.module_tree import NOTABLE, module_tree
-from opcost.costs.request_text import request_cells, request_notes
-from opcost.costs.requests import Request
+from opcost.costs.requests import Request, request_cells, request_notes
 from opcost.costs.terms import Row, Term
 from opcost.models.generation import Generation
 from opcost.rows.quantities import ENERGY, TIME, Quantity
@@ -31,7 +30,7 @@ class RequestExplanation:
 
     @property
     def first(self) -> Explanation:
-        """That of the prefill."""
+        """The explanation of the prefill."""
         return self.steps[self.request.generation.prefill]
 
     def operators(self) -> list[dict[str, Any]]:
@@ -45,7 +44,7 @@ class RequestExplanation:
         return self.request.modules(self._named(modules))
 
     def parts(self, quantity: Quantity) -> list[Part]:
-        """Where the time or energy goes: parts that add up to all of it."""
+        """Parts that add up to the time or energy."""
         return breakdown(self.request.columns(), self.operators(), quantity)
 
     @property
@@ -61,7 +60,7 @@ class RequestExplanation:
 
     @property
     def elsewhere(self) -> tuple[str, ...]:
-        """The target's names under other conditions that the database has operators of."""
+        """The target's names under other conditions with operators in the database."""
         every = itertools.chain(*(each.elsewhere for each in self.steps.values()))
         return tuple(dict.fromkeys(every))
 
@@ -128,7 +127,7 @@ def request_as_text(
 ) -> str:
     """The request, a table of targets, and for each target the cost by operator and module.
 
-    `name` is what its config was found by.
+    `name` is the argument that found its config.
     """
     flops = found[0].request.columns()["flops"] if found else None
     found, without = [each for each in found if each.has_data], no_data(found)
@@ -140,27 +139,20 @@ def request_as_text(
     )
     parts = ["\n".join(wrapped([head]))]
     if found:
-        places = [
-            {"target": each.request.target, "device": each.first.device_name or "-"}
-            for each in found
-        ]
-        costs = [
-            {title: text for title, text in cells.items() if title not in ("request", "target")}
-            for cells in request_cells(rows)
-        ]
+        sources = sources_of([each.first for each in found])
         cells = [
-            [*place.values(), *cost.values(), source]
-            for place, cost, source in zip(
-                places, costs, sources_of([each.first for each in found]), strict=True
-            )
+            {"target": each.request.target, "device": each.first.device_name or "-"}
+            | {title: text for title, text in costs.items() if title not in ("request", "target")}
+            | {"database": source}
+            for each, costs, source in zip(found, request_cells(rows), sources, strict=True)
         ]
-        titles = [*places[0], *costs[0], "database"]
-        parts.append("\n".join(table(titles, cells, left=2)))
+        lines = table(list(cells[0]), [list(each.values()) for each in cells], left=2)
+        parts.append("\n".join(lines))
     parts += [_on_target(each, row, top, depth) for each, row in zip(found, rows, strict=True)]
     parts += without
     if without or any(each.missing for each in found):
         remedy = f"    {shlex.join(['opcost', 'run', name])}"
-        parts.append(f"To measure what is missing, and only that:\n\n{remedy}")
+        parts.append(f"To measure what is missing:\n\n{remedy}")
     return with_meaning_of_noise("\n\n".join(parts))
 
 
@@ -174,14 +166,10 @@ def _on_target(each: RequestExplanation, row: Row, top: int, depth: int | None) 
         parameters = model.module_parameters, model.own_parameters
         tree = module_tree(row, each.modules(depth), most, NOTABLE, *parameters)
         lines += ["", *indented(module_lines(tree, each.request.generation.name))]
-    total_time = TIME.of("estimate").read(row)
-    said = (
-        []
-        if total_time is None
-        else [f"The tables are of the estimate, {seconds(total_time.value, 3)}."]
-    )
-    compared = [step.compared for step in each.steps.values()]
-    notes = [*said, *request_notes([row]), *caveats(compared, quantities=())]
+    estimate_s, notes = row[TIME.of("estimate").value], request_notes([row])
+    if estimate_s is not None:
+        notes.insert(0, f"The tables are of the estimate, {seconds(estimate_s, 3)}.")
+    notes += caveats([step.compared for step in each.steps.values()], quantities=())
     lines += [
         "",
         *wrapped(notes, "  "),

@@ -1,7 +1,6 @@
-"""What a request to a language model costs, from its prefill and its steps of decoding.
+"""The cost of a request to a language model, from its prefill and its steps of decoding.
 
-Costs of steps that were not measured are interpolated: they are estimates, never rows of a
-database.
+Costs of steps that were not measured are interpolated: they are never rows of a database.
 """
 
 import math
@@ -12,22 +11,30 @@ from functools import cached_property
 from typing import Any
 
 from opcost import statistics
+from opcost.costs.breakdown import breakdown, shares_text
+from opcost.costs.headline import ESTIMATED
 from opcost.costs.interpolation import Interpolation, mean_weights
 from opcost.costs.shares import OVERHEAD_COLUMN
 from opcost.costs.terms import Row, by_target
 from opcost.models.generation import Generation
-from opcost.rows.quantities import COMPARED, Quantity
+from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate, correlated_sum
+from opcost.text import difference, digits, margin, significant, table, with_interval, wrapped
 
 PREFILL, DECODE = "prefill", "decode"
 """The phases of a request."""
 
 _ADDED = ("time_s", "energy_j", "partial_time_s", "partial_energy_j", "flops", "bytes")
+_COSTLIEST = 5
+_NOTHING = "-"
+_UNCERTAIN_DIGITS = 2
+_UNKNOWN_ERROR = "by an unknown error (± ?): measure a third length (generation.cache_lengths)"
+TITLE = "Requests: a prompt, whose prefill makes the first token, and a step for each further token"
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request on a target. `rows` are those of the comparison, by model."""
+    """A request on a target, with the rows of the comparison by model."""
 
     generation: Generation
     target: str
@@ -60,7 +67,7 @@ class Request:
         return correlated_sum([(1, first), (len(self.generation.steps), further)])
 
     def difference(self, quantity: Quantity) -> Estimate | None:
-        """The relative difference between sum and whole, of what is not interpolated."""
+        """The relative difference of estimate and measurement, without interpolated steps."""
         both = []
         for whose in ("estimate", "end_to_end"):
             known = [_read(self.rows[name], quantity.of(whose)) for name in self.weights]
@@ -109,7 +116,7 @@ class Request:
         return self._grouped(shares, ("operator", "launches_kernel"), _ADDED)
 
     def modules(self, modules: Iterable[Row]) -> list[dict[str, Any]]:
-        """The cost of a request by module and phase, from that of all models."""
+        """The cost of a request by module and phase, from the modules of all models."""
         keys = ("module_path", "module_class")
         return self._grouped(modules, keys, (*_ADDED, OVERHEAD_COLUMN))
 
@@ -131,7 +138,7 @@ class Request:
     def _grouped(
         self, rows: Iterable[Row], keys: Sequence[str], added: Sequence[str]
     ) -> list[dict[str, Any]]:
-        """Rows of all models with the same keys as one, its amounts those of a request."""
+        """Rows of all models with the same keys as one row, with the amounts of a request."""
         groups: dict[tuple[Any, ...], dict[str, Row]] = defaultdict(dict)
         for row in rows:
             if row["target"] == self.target and row["model"] in self.weights:
@@ -165,7 +172,7 @@ class Request:
 
 
 def interpolation_half(quantity: Quantity) -> str:
-    """The column with what interpolation contributes to the interval of a token's cost."""
+    """The column of the interpolation's part of the interval of a token's cost."""
     return f"{quantity}_interpolation_half_width"
 
 
@@ -179,9 +186,114 @@ def requests_in(generations: Iterable[Generation], comparison: Iterable[Row]) ->
     ]
 
 
+def request_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """Title -> text of each row, for a table. Titles without a value in any row are left out."""
+    several = len({row["target"] for row in rows}) > 1
+    cells = [
+        {
+            "request": row["model"],
+            **({"target": row["target"]} if several else {}),
+            "batch": _NOTHING if row["batch_size"] == 1 else str(row["batch_size"]),
+            "tokens": f"{row['prompt_tokens']} + {row['new_tokens']}",
+            "first token": _cost(row, TIME, "_prefill"),
+            "each further": _cost(row, TIME, "_token"),
+            "time": _cost(row, TIME),
+            "tokens/s": _rate(row),
+            "energy of the first": _cost(row, ENERGY, "_prefill"),
+            "of each further": _cost(row, ENERGY, "_token"),
+            "energy": _cost(row, ENERGY),
+            "estimate - end-to-end": difference(TIME.error.read(row)),
+            "of energy": difference(ENERGY.error.read(row)),
+        }
+        for row in rows
+    ]
+    shown = [
+        title
+        for title in (cells[0] if cells else ())
+        if any(row[title] != _NOTHING for row in cells)
+    ]
+    return [{title: row[title] for title in shown} for row in cells]
+
+
+def request_lines(requests: Sequence[Request], shares: Sequence[Row]) -> list[str]:
+    """The requests as text, broken down by the `shares` of their steps; empty without any."""
+    if not requests:
+        return []
+    rows = [each.columns() for each in requests]
+    cells = request_cells(rows)
+    lines = [f"{TITLE}:", "", *table(list(cells[0]), [list(row.values()) for row in cells])]
+    for quantity in COMPARED:
+        parts = [
+            (
+                row["model"],
+                shares_text(breakdown(row, request.operators(shares), quantity), _COSTLIEST),
+            )
+            for row, request in zip(rows, requests, strict=True)
+        ]
+        if any(text for _, text in parts):
+            lines += ["", f"Where the {quantity} of a request goes:"]
+            lines += wrapped((f"{model}: {text}" for model, text in parts if text), "  ")
+    return [*lines, "", *wrapped(request_notes(rows))]
+
+
+def request_notes(rows: Sequence[Row]) -> list[str]:
+    """The error of interpolated steps, and the reasons of missing costs."""
+    notes = []
+    for row in rows:
+        lengths = row["cache_lengths"]
+        if row["new_tokens"] - 1 > len(lengths) and _part(row, TIME, "_token"):
+            half = row[interpolation_half(TIME)]
+            by = _UNKNOWN_ERROR if half is None else f"to within {margin(half)}"
+            notes.append(
+                f"{row['model']}: of its {row['new_tokens'] - 1} steps, {len(lengths)} were "
+                f"measured, at {', '.join(map(str, lengths))} cached tokens; the others are "
+                f"interpolated, {by}."
+            )
+        for quantity in COMPARED:
+            reason = row[f"{quantity}_reason"]
+            if reason and (quantity == TIME or reason != row[f"{TIME}_reason"]):
+                estimated, measured = (
+                    quantity.of(whose).read(row) for whose in ("estimate", "end_to_end")
+                )
+                what = "end-to-end " if estimated else "estimate of " if measured else ""
+                notes.append(f"No {what}{quantity} of {row['model']}: {reason}.")
+    return list(dict.fromkeys(notes))
+
+
+def _part(row: Row, quantity: Quantity, part: str = "") -> tuple[Estimate, bool] | None:
+    """The cost of a part, and whether it is an estimate: end to end if all steps were measured, so
+    that the parts of a row add up.
+    """
+    measured = quantity.of("end_to_end").read(row) is not None
+    whose = "end_to_end" if measured else "estimate"
+    found = quantity.of(f"{whose}{part}").read(row)
+    return None if found is None else (found, not measured)
+
+
+def _cost(row: Row, quantity: Quantity, part: str = "") -> str:
+    found = _part(row, quantity, part)
+    if found is None:
+        return _NOTHING
+    cost, is_estimate = found
+    shown = with_interval(cost, quantity.show)
+    if cost.low is None:
+        shown = f"{quantity.show(cost.value, _UNCERTAIN_DIGITS)} ± ?"
+    return shown + (ESTIMATED if is_estimate else "")
+
+
+def _rate(row: Row) -> str:
+    found = _part(row, TIME)
+    if found is None:
+        return _NOTHING
+    cost, _ = found
+    tokens = row["batch_size"] * row["new_tokens"]
+    shown = _UNCERTAIN_DIGITS if cost.low is None else digits(cost)
+    return significant(tokens / cost.value, shown)
+
+
 def _read(row: Row, quantity: Quantity) -> Estimate | None:
     return quantity.read(row) if quantity.value in row else None
 
 
-def _rounded(value: float | None, whole: bool) -> float | None:
-    return round(value) if whole and value is not None else value
+def _rounded(value: float | None, to_integer: bool) -> float | None:
+    return round(value) if to_integer and value is not None else value

@@ -30,7 +30,7 @@ def operator_shares(model: ModelTuples, terms: Sequence[Term]) -> list[dict[str,
             "operator": operator,
             "phase": phase,
             "launches_kernel": True,
-            **_costs([replace(by_id[tuple_id], calls=count) for tuple_id, count in counts.items()]),
+            **_costs(by_id, counts),
         }
         for (operator, phase), counts in groups.items()
     ]
@@ -49,9 +49,8 @@ def module_shares(
 ) -> list[dict[str, Any]]:
     """A model's cost by phase and the module that calls its operators, largest first.
 
-    `by_call_s` are seconds of each of the model's calls, by column: beyond its operator, and in
-    place. With `depth`, paths are cut after that many names, modules of one path are added up, and
-    the class is None.
+    `by_call_s` are further seconds of each call, by column. With `depth`, paths are cut after that
+    many names, modules of one path are added up, and the class is None.
     """
     by_id = {term.record.operator_tuple.tuple_id: term for term in terms}
     ids = list(model.by_id)
@@ -70,7 +69,7 @@ def module_shares(
         if ids[index] in by_id:
             calls[module][ids[index]] += 1
         elif any(seconds[number] for seconds in by_call_s.values()):
-            calls[module]  # a module of views alone has no operator, but overhead
+            calls[module]  # a module with only views has overhead
     return _costliest_first(
         [
             {
@@ -80,9 +79,7 @@ def module_shares(
                 "first_call": first_calls[path, kind, phase],
                 "tuple_ids": list(counts),
                 "tuple_calls": list(counts.values()),
-                **_costs(
-                    [replace(by_id[tuple_id], calls=count) for tuple_id, count in counts.items()]
-                ),
+                **_costs(by_id, counts),
                 **{
                     column: math.fsum(more_s[column][path, kind, phase])
                     if column in more_s
@@ -95,7 +92,8 @@ def module_shares(
     )
 
 
-def _costs(terms: Sequence[Term]) -> dict[str, Any]:
+def _costs(by_id: Mapping[str, Term], counts: Mapping[str, int]) -> dict[str, Any]:
+    terms = [replace(by_id[tuple_id], calls=count) for tuple_id, count in counts.items()]
     complete = all(term.measured for term in terms)
     return {
         "calls": sum(term.calls for term in terms),

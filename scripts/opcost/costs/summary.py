@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from opcost.costs.breakdown import Part, breakdown, largest_text, shares_text
 from opcost.costs.caveats import caveats, precision_missed, variation_is_much
 from opcost.costs.headline import cost_cells
-from opcost.costs.phase_table import phase_lines, phase_notes
+from opcost.costs.phases import phase_lines
 from opcost.costs.terms import Row
 from opcost.costs.trust import TRUST_MEANING, trust_cells, trust_in_all
 from opcost.costs.waiting import WAITING_TITLE, waits_of
@@ -161,7 +161,6 @@ def _details(
     first = comparison[0]
     notes = [
         f"Cache state {first['cache_state']}. {_of_what(comparison)} {TRUST_MEANING}",
-        *phase_notes(comparison),
         *caveats(comparison, in_context=in_context),
     ]
     lines += ["", *wrapped(notes)]

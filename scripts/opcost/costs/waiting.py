@@ -1,4 +1,4 @@
-"""How long a device waits for its host, in words."""
+"""Sentences on how long a device waits for its host."""
 
 from collections.abc import Iterable
 
@@ -17,9 +17,9 @@ def waiting(compared: Row) -> str | None:
         return None
     host_s, device_s = compared[HOST_TIME.value], compared["operators_time_s"]
     measured_s = compared[HOST_TIME.of("end_to_end").value]
-    estimated = " (estimated; not measured in this model)"
+    estimated = " (estimated)"
     if measured_s is not None:
-        estimated, host_s = f" (estimated from its operators: {seconds(host_s)})", measured_s
+        estimated, host_s = f" (estimated: {seconds(host_s)})", measured_s
     needs = f"the host needs {seconds(host_s)} to launch its calls{estimated}, the device "
     needs += f"{seconds(device_s)} to run them"
     if share < _NOTABLE:
@@ -28,5 +28,5 @@ def waiting(compared: Row) -> str | None:
 
 
 def waits_of(comparison: Iterable[Row]) -> list[str]:
-    """The same for each model on a device whose host runs ahead."""
+    """The sentences of all models on devices whose host runs ahead."""
     return [text for row in comparison if (text := waiting(row)) is not None]

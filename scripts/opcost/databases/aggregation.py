@@ -49,11 +49,10 @@ def write_database(
     """Write the rows of all measured operators into one file, in the order of targets and tuples.
 
     Each row joins the runs of a tuple (`rounds`), and states the call overhead of its target. The
-    `ratios` of models, which the model error is from, are the file's metadata (`model_ratios`).
+    `ratios` of models, the source of the model error, are the file's metadata (`model_ratios`).
 
-    Raises OpcostError with a remedy for a damaged file, or one that holds another tuple or other
-    conditions than its path names, among `asked` (default: all files). Other such files are
-    skipped, and the returned messages name them.
+    Raises OpcostError with a remedy for a file among `asked` (default: all) that is damaged or does
+    not match its path. Other such files are skipped, and named in the returned messages.
     """
     damages = Damages(asked)
     overheads = _overheads(measured, damages)
@@ -95,7 +94,6 @@ def _rows(measured: Measured, damages: Damages) -> Iterator[Row]:
 
 
 def _overheads(measured: Measured, damages: Damages) -> dict[str, dict[str, Any]]:
-    """Target -> the columns of its call overhead."""
     samples: dict[str, list[Sample]] = defaultdict(list)
     for path in measured.overheads:
         with damages.tolerated(path):
@@ -109,7 +107,7 @@ def _overheads(measured: Measured, damages: Damages) -> dict[str, dict[str, Any]
 
 
 def _checked(path: Path, remedy: str) -> dict[str, Any]:
-    """The row of a file, after checking that it is of what its path names."""
+    """The row of a file, after checking that it matches its path."""
     rows = records.read(path, schemas.OPERATOR, remedy=remedy).to_pylist()
     if len(rows) != 1:
         count = f"{len(rows)} rows" if rows else "no row"
@@ -125,8 +123,8 @@ def _checked(path: Path, remedy: str) -> dict[str, Any]:
     return row
 
 
-def whole_rows(path: Path, remedy: str) -> list[dict[str, Any]]:
-    """The rows of a whole model's file, after checking that they are of what its path names."""
+def end_to_end_rows(path: Path, remedy: str) -> list[dict[str, Any]]:
+    """The rows of a model's file, after checking that they match its path."""
     rows = records.read(path, schemas.MODEL, remedy=remedy).to_pylist()
     for row in rows:
         stated = row["definition_json"]
@@ -137,7 +135,7 @@ def whole_rows(path: Path, remedy: str) -> list[dict[str, Any]]:
 
 
 def _check_conditions(path: Path, row: Mapping[str, Any], remedy: str) -> None:
-    """Raise OpcostError unless a row is of the settings and the environment of its folder."""
+    """Raise OpcostError unless a row has the settings and the environment of its folder."""
     settings, environment, any_of_kind = _known_of(folder_of(path))
     differing = [
         "other settings" if settings not in (None, meaning(row["conditions_json"])) else None,
@@ -156,7 +154,9 @@ def _known_of(folder: Path) -> tuple[str | None, Mapping[str, Any], bool]:
 
 @lru_cache(maxsize=1)
 def _conditions(folder: Path, *_: tuple[int, ...]) -> tuple[str | None, Mapping[str, Any], bool]:
-    """The meaning of a folder's settings, and its environment, as far as known."""
+    """A folder's settings and environment, as far as known, and whether any device of the kind will
+    do.
+    """
     path, environment = settings_file(folder), dict[str, Any]()
     if device_file(folder).is_file():
         environment = asdict(read_device(device_file(folder)))

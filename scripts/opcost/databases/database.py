@@ -22,8 +22,7 @@ def read_database(
     """The rows of a database, merged or not, or some of their columns.
 
     Only merged databases have `conditions_id` and `sources`. Raises OpcostError for a file that is
-    not a database or was written by a newer opcost, and for one whose rows, of which the caller
-    holds so many bytes each, do not fit into memory.
+    not a database or was written by a newer opcost, and if rows of `row_bytes` exceed free memory.
     """
     schema = _schema_of(path)
     rows, free = records.number_of_rows(path), free_bytes()
@@ -62,7 +61,5 @@ def _schema_of(path: Path) -> pa.Schema:
 
 
 def default_databases() -> list[Path]:
-    """The databases to use by default: that of the study in the current folder, if there is one,
-    then those that come with opcost.
-    """
+    """The database of the study in the current folder, if any, then those that come with opcost."""
     return [path for path in [DATABASE] if path.is_file()] + sorted(REFERENCE.glob("*.parquet"))

@@ -27,9 +27,9 @@ _NAMED = 10
 class Measured:
     """The files that a database is made from.
 
-    `operators` are the runs of each tuple, in the order of rounds, `models` likewise those of
-    each whole model; `overheads` the files with call overhead. `shown` are the folders that have
-    the names of their targets: others have that of their conditions, too.
+    `operators` are the runs of each tuple in the order of rounds, `models` the end-to-end runs of
+    each model, `overheads` the files with call overhead. The name of a target is its name in the
+    study for `shown` folders; for others, the folder's name follows.
     """
 
     operators: list[list[Path]] = field(default_factory=list)
@@ -50,8 +50,8 @@ class Measured:
 
 
 def find_measured(results: Path, shown: Collection[Path] | None = None) -> Measured:
-    """All measurements in a results folder. `shown` are by default the folders whose device was
-    identified last of all of a target.
+    """All measurements in a results folder. `shown` is by default the folder of each target whose
+    device was identified last.
     """
     folders = target_folders(results)
     found = Measured(shown=_newest(folders) if shown is None else shown)
@@ -74,8 +74,8 @@ def _newest(folders: Iterable[Path]) -> list[Path]:
 class Damages:
     """Files that cannot be read: an error if the study asks for them, else left out and named.
 
-    `asked` are the files that it asks for; None stands for all. `copies` are files that hold what a
-    file of another round does.
+    `asked` are the files of the study; None stands for all. `copies` are files with the content of
+    a file of another round.
     """
 
     asked: Collection[Path] | None = None
@@ -83,7 +83,7 @@ class Damages:
     copies: list[Path] = field(default_factory=list)
 
     def once(self, rows: Mapping[Path, dict[str, Any]]) -> dict[Path, dict[str, Any]]:
-        """The runs of a subject by file, without copies of others, which count once."""
+        """The runs of a subject by file, without copies of other files."""
         left_out = [
             path for path, row in zip(rows, is_copy(list(rows.values())), strict=True) if row
         ]
@@ -92,23 +92,23 @@ class Damages:
 
     @contextmanager
     def tolerated(self, path: Path) -> Iterator[None]:
-        """For the reading of a file: what is wrong with it ends the block."""
+        """Collect an OpcostError from this block, which reads `path`, instead of raising it."""
         try:
             yield
         except OpcostError as error:
             self.found[path] = str(error)
 
     def remedy(self, path: Path) -> str:
-        """What to do about the damaged file of a measurement."""
+        """The remedy for a damaged file."""
         if self._is_asked(path):
             return f"delete {path} and run again to measure it again"
         target = folder_of(path).parent.name
         return f"delete it, or run a study with target {target!r} to measure it again"
 
     def left_out(self) -> list[str]:
-        """What is wrong with each file that the study does not ask for, and which files are copies.
+        """Messages about damaged files that the study does not ask for, and about copies.
 
-        Raises OpcostError, which names the others, if there are any.
+        Raises OpcostError with the damaged files that it asks for, if any.
         """
         texts = (text for path, text in self.found.items() if self._is_asked(path))
         wanted = list(dict.fromkeys(texts))

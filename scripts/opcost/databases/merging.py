@@ -1,24 +1,45 @@
 """Merge databases of several machines or days. Merging selects rows and never combines them.
 
-All rows of a target get its newest state. Of duplicate rows, a merge keeps the one of this state,
-or else the preferred one (`duplicates`); a row in several databases becomes one row. The result
-depends neither on the order of the databases nor on earlier merges.
+Rows are duplicates if they agree in tuple and conditions (`rows.comparability`). Each row repeats
+the state of its target, such as the call overhead. Of several states under the same conditions, a
+merge keeps the state of the newest measurement, with its rows, so that all rows of a target agree.
+Of other duplicates, it keeps the newer row. Rows of a sealed file come first: a file without a seal
+may have been altered. The measured value plays no role. A row in several databases becomes one row.
+The result depends neither on the order of the databases nor on earlier merges.
+
+A processor has no serial number. The sentinel's baseline (`quiet_sentinel_time_s`) distinguishes
+studies on processors, so rows of two such studies are never duplicates. Failures without a recorded
+device are duplicates only of exact copies.
 """
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from opcost.databases import model_ratios
-from opcost.databases.duplicates import COMPARED, STATE, digests, preference
 from opcost.databases.provenance import Sources, rows_of, sources_of, stating, united
 from opcost.errors import OpcostError
 from opcost.files import check_output, version_of
 from opcost.rows import comparability, records, schemas
+from opcost.rows.columns import OVERHEAD
+
+STATE = [column.name for column in OVERHEAD]
+"""The columns that are the same in all rows of a target."""
+
+COMPARED = (
+    *("tuple_id", "status", "measured_at", "ended_at", "schema_version", "target"),
+    *comparability.COLUMNS,
+)
+"""The columns that decide which rows are duplicates and which of them is preferred."""
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class Group(NamedTuple):
@@ -42,10 +63,8 @@ class Group(NamedTuple):
 
 @dataclass
 class Merge:
-    """The outcome of a merge: rows in each database, distinct rows, kept rows by status, and a row
-    of each conditions_id.
-
-    As text, the summary to print.
+    """The outcome of a merge, whose text is the summary: rows in each database, distinct rows, kept
+    rows by status, and a row of each conditions_id.
     """
 
     rows: Counter[Path] = field(default_factory=Counter)
@@ -88,9 +107,7 @@ class Merge:
 
 @dataclass(slots=True)
 class _Best:
-    """The preferred one of duplicate rows so far: its rank, content, position and sources, and
-    another one of the same rank, if any.
-    """
+    """The preferred of duplicate rows so far, and another of the same rank, if any."""
 
     rank: tuple[Any, ...]
     digest: bytes
@@ -100,7 +117,7 @@ class _Best:
 
 
 class _Key(NamedTuple):
-    """What duplicate rows agree in. `tuple_id` is the content of a row without a device."""
+    """The key of duplicate rows. `tuple_id` is the content of a row without a device."""
 
     conditions_id: str | None
     tuple_id: Any
@@ -149,9 +166,8 @@ def _choose(
     done: Merge,
     groups: dict[tuple[Path, str, str], tuple[Any, ...]],
 ) -> tuple[dict[tuple[int, int], _Best], dict[str, pa.RecordBatch]]:
-    """The preferred rows by position: number of the database, number of the row. And what the
-    newest state of each target says of it, by conditions_id. Notes the path, target and
-    conditions_id of all rows in `groups`, with the greatest rank of these rows.
+    """The preferred rows by position (numbers of database and row), and the newest state of each
+    target, by conditions_id. Fills `groups`: path, target and conditions_id -> greatest rank.
     """
     best: dict[_Key, _Best] = {}
     states: dict[str | None, dict[bytes, tuple[Any, ...]]] = defaultdict(dict)
@@ -160,11 +176,11 @@ def _choose(
     for number, path in enumerate(paths):
         sealed = records.is_sealed(path)
         for batch, origins in rows_of(path, sources[number]):
-            of_rows = (_compared(batch), digests(batch), digests(batch.select(STATE)))
+            of_rows = (_compared(batch), _digests(batch), _digests(batch.select(STATE)))
             rows = zip(*of_rows, origins, strict=True)
             for index, (row, digest, state, origin) in enumerate(rows, done.rows[path]):
                 distinct.add(digest)
-                found = _Best(preference(row, sealed), digest, (number, index), origin)
+                found = _Best(_preference(row, sealed), digest, (number, index), origin)
                 group = comparability.conditions_id(row)
                 key = _Key(group, row["tuple_id"] if group else digest, state)
                 states[group][state] = max(found.rank, states[group].get(state, found.rank))
@@ -196,7 +212,7 @@ def _preferred(
     newest: Mapping[str | None, bytes],
     paths: Sequence[Path],
 ) -> list[_Best]:
-    """A row for each tuple: of the newest state of its target, or else the newest of older ones.
+    """A row for each tuple: of the newest state of its target, or else of an older one.
 
     Raises OpcostError if another state, or another row, is as new.
     """
@@ -212,9 +228,9 @@ def _preferred(
             names = " and ".join(sorted({str(paths[each.position[0]]) for each in (row, rival)}))
             raise OpcostError(
                 f"{names} hold different states of a target (conditions_id {group}, tuple "
-                f"{tuple_id}), of which none is a later one of the other, so that neither can "
-                "be chosen. Merge only one of them, or give the target of one another name (its "
-                "folder in results), and make its database again"
+                f"{tuple_id}), none of them later than the other, so that neither can be chosen. "
+                "Merge only one of them, or give the target of one another name (its folder in "
+                "results), and make its database again"
             )
         rank = (state == newest[group], *row.rank)
         if (group, tuple_id) not in rows or rank > rows[group, tuple_id][0]:
@@ -255,7 +271,6 @@ def _kept(
 def _restated(
     batch: pa.RecordBatch, groups: Sequence[str | None], stated: Mapping[str, pa.RecordBatch]
 ) -> pa.RecordBatch:
-    """The rows with what the newest state says of their target."""
     places: dict[str | None, int] = {group: place for place, group in enumerate(stated)}
     own = batch.select(STATE)
     known = pa.Table.from_batches([*stated.values(), own], own.schema)
@@ -274,3 +289,23 @@ def _compared(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 def _group(row: Mapping[str, Any]) -> Group:
     return Group(comparability.conditions_id(row), *(row[name] for name in Group._fields[1:]))
+
+
+def _preference(row: Mapping[str, Any], sealed: bool) -> tuple[Any, ...]:
+    """A rank among duplicates; the merge keeps the row with the greatest."""
+    times = [row[name] for name in ("ended_at", "measured_at") if row[name] is not None]
+    return sealed, max(times, default=_EARLIEST), row["schema_version"] or 0, row["status"] == "ok"
+
+
+def _digests(batch: pa.RecordBatch) -> Iterator[bytes]:
+    for values in zip(*map(_texts, batch.columns), strict=True):
+        yield hashlib.sha256(repr(values).encode()).digest()[:16]
+
+
+def _texts(column: pa.Array) -> list[Any]:
+    """Values with distinct representations; for raw values their bytes, which is faster."""
+    if not pa.types.is_list(column.type) or not pa.types.is_floating(column.type.value_type):
+        return column.to_pylist()
+    values, offsets = np.asarray(column.values), column.offsets.to_pylist()
+    limits = zip(offsets[:-1], offsets[1:], column.is_valid().to_pylist(), strict=True)
+    return [values[start:end].tobytes() if valid else None for start, end, valid in limits]

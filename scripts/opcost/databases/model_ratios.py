@@ -29,7 +29,7 @@ def metadata(ratios: Ratios) -> dict[str, str]:
 
 
 def read_ratios(path: Path) -> dict[str, list[ModelRatio]]:
-    """The ratios in a database; empty for one without. Raises OpcostError for damaged ones."""
+    """The ratios in a database, possibly none. Raises OpcostError for damaged ones."""
     text = records.metadata(path).get(_KEY, "{}")
     source, remedy = f"{path}: its ratios of models", "make the database again"
     document = parse_json(text, source, remedy)
@@ -38,7 +38,7 @@ def read_ratios(path: Path) -> dict[str, list[ModelRatio]]:
 
 
 def united(ratios: Iterable[tuple[str, Sequence[ModelRatio]]]) -> dict[str, list[ModelRatio]]:
-    """The ratios of several databases by conditions_id; of one model, the last ones count."""
+    """The ratios of several databases by conditions_id; of one model, the last count."""
     found: dict[str, dict[tuple[str, bool], ModelRatio]] = {}
     for name, each in ratios:
         found.setdefault(name, {}).update({(ratio.model, ratio.trains): ratio for ratio in each})

@@ -47,7 +47,7 @@ def _checked(text: str, path: Path) -> Sources:
 
 
 def united(documents: Iterable[Sources]) -> Sources:
-    """All databases; one that was merged under several names has all of them."""
+    """All databases, each with all names under which it was merged."""
     result: Sources = {}
     for document in documents:
         for source, entry in document.items():
@@ -57,7 +57,7 @@ def united(documents: Iterable[Sources]) -> Sources:
 
 
 def stating(schema: pa.Schema, sources: Sources) -> pa.Schema:
-    """The schema of a file that names its sources."""
+    """The schema with these sources as metadata."""
     return schema.with_metadata(
         {**schema.metadata, _KEY.encode(): json.dumps(sources, sort_keys=True).encode()}
     )

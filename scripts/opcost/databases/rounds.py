@@ -1,7 +1,7 @@
-"""Rows of a database from the runs of each tuple, one for each round.
+"""Rows of a database from the runs of each tuple, one in each round.
 
 A row keeps the value of each run (`run_...`), so that it can be combined with the run-to-run
-variation of its target. Its other columns say how runs are joined in them.
+variation of its target. How runs are joined in other columns is stated with each column.
 """
 
 import itertools
@@ -22,7 +22,7 @@ def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
     """One row for the runs of a tuple, with their combined result. Runs under other conditions, and
     failed ones, are left out; so are disturbed ones where others are not.
 
-    Conditions are those of the first round, which is measured again before the others.
+    Conditions are taken from the first round, which is measured again before the others.
     """
     wanted = comparability.meaning(rows[0]["conditions_json"])
     measured = [

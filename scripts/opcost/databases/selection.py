@@ -35,7 +35,7 @@ def asked_for(
 def rows_of(
     database: pa.Table, target: str, conditions_id: str | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of a target that its noise is from, of a merged database under some conditions."""
+    """The rows of a target for its noise; in a merged database, under these conditions."""
     wanted = pc.equal(database["target"], target)
     if conditions_id is not None:
         wanted = pc.and_(wanted, pc.equal(database["conditions_id"], conditions_id))

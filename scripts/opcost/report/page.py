@@ -18,7 +18,7 @@ from opcost.costs import caveats, in_context_text, trust
 from opcost.costs.breakdown import OTHERS
 from opcost.costs.headline import ESTIMATED
 from opcost.costs.launches import launch_cells
-from opcost.costs.request_text import request_cells, request_notes
+from opcost.costs.requests import request_cells, request_notes
 from opcost.files import replacing
 from opcost.launch_modes import FURTHER_MODES_TEXT
 from opcost.report import axes, cards, power, raw_charts, roofline

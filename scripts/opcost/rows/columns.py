@@ -31,8 +31,8 @@ RESULT = in_role(
         ),
         ("error", pa.string(), "why the measurement failed; null if `ok`"),
         *TIME.described(
-            "seconds per iteration: the median over undisturbed batches; in a database, the "
-            "geometric mean of the runs, with the interval of these runs alone"
+            "seconds per iteration: the median over undisturbed blocks of iterations; in a "
+            "database, the geometric mean of the runs, with the interval of only these runs"
         ),
         *POWER.described("watts under load: the mean over distinct sensor refreshes"),
         *ENERGY.described("gross joules per iteration: `time_s` x `power_w`"),
@@ -81,7 +81,7 @@ SETTINGS = in_role(
         (
             "launch_mode",
             pa.string(),
-            f"how it is run: `{EAGER}`, or of a whole model: {FURTHER_MODES_TEXT}",
+            f"how it is run: `{EAGER}`, or end to end: {FURTHER_MODES_TEXT}",
         ),
         *(
             (name, _OF_JSON[setting.type], setting.column)
@@ -194,16 +194,16 @@ RAW = in_role(
         (
             "block_time_s",
             _SAMPLES,
-            "seconds per iteration in each batch, in order",
+            "seconds per iteration in each block of iterations, in order",
             Joining.IN_ORDER,
         ),
         (
             "block_undisturbed",
             pa.list_(pa.bool_()),
-            "for each batch, whether it was free of detected interference; `time_s` uses these",
+            "for each block, whether it was free of detected interference; `time_s` uses these",
             Joining.IN_ORDER,
         ),
-        ("block_iterations", pa.int64(), "iterations in a batch"),
+        ("block_iterations", pa.int64(), "iterations in a block"),
         (
             "power_gain_uncertainty",
             pa.float64(),
@@ -215,7 +215,7 @@ RAW = in_role(
         (
             "counter_power_w",
             pa.float64(),
-            "watts from the energy counter over the whole phase, pauses between windows included",
+            "watts from the energy counter over the power phase, pauses between windows included",
         ),
         ("power_window_s", pa.float64(), "seconds of load over which `power_w` is averaged"),
         (
@@ -249,7 +249,7 @@ RAW = in_role(
         (
             "sentinel_time_s",
             pa.float64(),
-            "seconds of the sentinel, a fixed convolution timed between batches: the median over "
+            "seconds of the sentinel, a fixed convolution timed between blocks: the median over "
             "undisturbed moments",
         ),
         ("cores", pa.list_(pa.int64()), "cores that the measurement was allowed to use"),
@@ -285,26 +285,26 @@ OVERHEAD: list[Column] = [
                 "call",
                 "call whose code is in the private cache; on a GPU, of any call on its host",
             ),
-            ("cold_call", "call whose code was evicted from the private cache; null on a GPU"),
+            ("cold_call", "call with cold code, not in the private cache; null on a GPU"),
             ("view_call", "call of a view, the view included"),
             ("forward_call", "call in forward or the loss of training"),
             ("backward_call", "call in backward"),
             ("optimizer_call", "call in an optimizer"),
-            ("backward_start", "backward, beyond that of its calls"),
-            ("optimizer_start", "step of an optimizer, beyond that of its calls"),
+            ("backward_start", "backward, in addition to its calls"),
+            ("optimizer_start", "step of an optimizer, in addition to its calls"),
         )
         for column in OVERHEADS[kind].described(f"call overhead in seconds of a {where}")
     ),
     Column(
         "overhead_disturbed",
         pa.bool_(),
-        "whether interference lasted for the whole measurement of call overhead",
+        "whether interference lasted throughout the measurement of call overhead",
     ),
 ]
 """Call overhead of the target, measured in each round."""
 
 RUNS: list[Column] = [
-    Column("runs", pa.int64(), "number of runs that count, each in a process of its own"),
+    Column("runs", pa.int64(), "number of runs that count, each in its own process"),
     Column(
         "disturbed_runs",
         pa.int64(),
@@ -318,7 +318,7 @@ RUNS: list[Column] = [
             (
                 "run_blocks",
                 pa.list_(pa.int64()),
-                "number of batches of each run: `block_time_s` holds one run after another",
+                "number of blocks of each run: `block_time_s` holds one run after another",
             ),
             *(
                 column
@@ -328,7 +328,7 @@ RUNS: list[Column] = [
                     (
                         quantity.run_errors,
                         _SAMPLES,
-                        f"relative standard error of each of `{quantity.runs}`, from its batches "
+                        f"relative standard error of each of `{quantity.runs}`, from its blocks "
                         "or readings",
                     ),
                 )

@@ -1,4 +1,4 @@
-"""The flags of rows: the meaning, remedy and consequences of each.
+"""The flags of rows: their meaning, remedy and consequences.
 
 Flags are defined here and raised where their cause is detected; no other file spells a flag's name.
 docs/reference/flags.md is generated from this file.
@@ -21,7 +21,7 @@ FLAGS: dict[str, Flag] = {}
 
 
 def spoiling(names: Iterable[str]) -> set[str]:
-    """Those of a trial's flags for which it must be retried."""
+    """The flags for which a trial must be retried."""
     return {name for name in names if FLAGS[name].spoils}
 
 
@@ -43,8 +43,8 @@ def _flag(name: str, meaning: str, remedy: str = "", spoils: bool = False) -> st
 
 DISTURBED = _flag(
     "disturbed",
-    "interference slowed the core in more than half of the batches, or in so many that disturbed "
-    "batches had to count",
+    "interference slowed the core in more than half of the blocks of iterations, or in so many "
+    "that disturbed blocks had to count",
     "on a quiet machine, run opcost retry --flag disturbed",
 )
 SENTINEL_QUICKER = _flag(
@@ -55,14 +55,14 @@ SENTINEL_QUICKER = _flag(
 )
 DRIFTING = _flag(
     "drifting",
-    "the intervals of the medians over the first and the second half of the undisturbed batches do "
-    "not overlap",
+    "the intervals of the medians over the first and the second half of the undisturbed blocks of "
+    "iterations do not overlap",
     "raise warm_up_s or min_time_s in config/config.yaml",
 )
 LAUNCH_BOUND = _flag(
     "launch_bound",
     "the host needs longer to launch the operator than the GPU to run it (host_time_s, time_s): a "
-    "model that runs many of them in a row waits for its host",
+    "model with many such calls in a row waits for its host",
     "use larger batches or a CUDA graph, if your application can",
 )
 WAITS_FOR_DEVICE = _flag(
@@ -93,20 +93,20 @@ STATE_CHANGED = _flag(
 )
 CALLS_VARY = _flag(
     "calls_vary",
-    "the model executes different calls in later runs than in its first: the sum over its "
-    "operators is for the first run",
+    "the model makes different calls in later iterations than in its first: the estimate is for "
+    "the first",
     "measure a model without that branch or counter",
 )
 CALLS_DIFFER = _flag(
     "calls_differ",
     "the model launched other kernels than were recorded or extracted before (differing_calls: "
-    "+ more, - fewer calls), so its sum would be another model's",
+    "+ more, - fewer calls), so its estimate would be another model's",
     "see docs/explanation/real_gpus.md",
 )
 COMPILED_PARTS = _flag(
     "compiled_parts",
     "parts of the model that torch.compile compiles ran eagerly, in the estimate and end to end",
-    "to measure the whole model compiled, add compiled to launch_modes",
+    "to measure the entire model compiled, add compiled to launch_modes",
 )
 TOO_FEW_REFRESHES = _flag(
     "too_few_refreshes",
@@ -126,7 +126,7 @@ POWER_DRIFTING = _flag(
 )
 POWER_UNSTEADY = _flag(
     "power_unsteady",
-    "the scatter of power grew after the first stage, so its interval is too narrow",
+    "power varied more after the first stage, so its interval is too narrow",
     "end what else runs, and run opcost retry --flag power_unsteady",
 )
 PHASES_NOT_COVERED = _flag(
@@ -136,7 +136,7 @@ PHASES_NOT_COVERED = _flag(
 )
 POWER_NOT_CONVERGED = _flag(
     "power_not_converged",
-    "the interval of power is wider than power_relative_ci; the row is valid, and says how wide",
+    "the interval of power is wider than power_relative_ci; the row is valid, with this interval",
     "raise power_max_s",
 )
 COUNTER_DISAGREES = _flag(
@@ -182,7 +182,7 @@ POINT_CHANGED = _flag(
 )
 ABOVE_ROOF = _flag(
     "above_roof",
-    "flops / time_s is more than any such device computes: the FLOPs are wrong, or the time is",
+    "flops / time_s exceeds the peak of such a device: the FLOPs or the time are wrong",
     "use neither, and report the row's description to opcost",
 )
 ASSUMED_SENSOR = _flag(

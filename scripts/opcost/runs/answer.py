@@ -8,8 +8,7 @@ from opcost.costs import operators_at_points
 from opcost.costs.answers import costs_of_models
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.headline import RUNS
-from opcost.costs.request_text import request_lines
-from opcost.costs.requests import requests_in
+from opcost.costs.requests import request_lines, requests_in
 from opcost.costs.summary import details, first_screen
 from opcost.costs.sweep_text import sweep_lines
 from opcost.databases.selection import asked_for

@@ -30,15 +30,12 @@ from opcost.tuples.model_tuples import ModelTuples
 
 _SUFFIX = "_layers"
 _MEANING = (
-    "calls: how often the model runs this layer and equal ones, which make the same calls; - if it "
-    "makes different calls inside the model. in context: the mean time of its calls inside the "
-    "running model. time share: the total of all equal ones there, relative to the model's "
-    "end-to-end time. operators: the estimate from its isolated operators. isolated, energy: the "
-    "module run isolated, in a loop, on its arguments inside the model, with weights from memory. "
-    "all calls: the energy of all of them; energy share: relative to the model's. In the last "
-    "rows, in context is a total; between calls is Python and views. Time shares add up to 100 %, "
-    "except for rounding, unless layers are listed that are equal or contain each other. "
-    f"{INTERVAL} of the isolated module; times without it are rounded accordingly."
+    "calls: of the layer and equal ones, which make the same calls; - if they make others inside "
+    "the model. in context: the mean time of a call inside the running model; a total in the last "
+    "rows. time share, energy share: of all calls, relative to the model end to end. operators: "
+    "the estimate from isolated operators. isolated, energy: of the module run in a loop on its "
+    "arguments inside the model, with weights from memory. all calls: their energy. "
+    f"{INTERVAL}; times without it are rounded accordingly."
 )
 _OTHERS = "(other calls)"
 _END_TO_END_S, _END_TO_END_J = TIME.of("end_to_end").value, ENERGY.of("end_to_end").value
@@ -172,7 +169,6 @@ def _in_context_s(modules: Sequence[Row]) -> float | None:
 
 
 def _without_energy(rows: Iterable[Row]) -> list[str]:
-    """The reasons of models without energy."""
     reasons = {row["energy_reason"] for row in rows if row[_END_TO_END_J] is None}
     return [f"No energy: {reason}." for reason in sorted(filter(None, reasons))]
 
@@ -190,10 +186,10 @@ def _cells(
     total = compared.get(model.model)
     rest = _rest(model, list(layers), total, modules) if total else []
     end_to_end_s = total[_END_TO_END_S] if total else None
-    rows = [
-        each.cells | {"time share": percent(_share(each.inside_s, end_to_end_s), 1)}
-        for each in [*layers.values(), *rest]
-    ]
+    rows = []
+    for cells, inside_s in [*layers.values(), *rest]:
+        share = inside_s / end_to_end_s if inside_s is not None and end_to_end_s else None
+        rows.append(cells | {"time share": percent(share, 1)})
     if total:
         rows.append(
             {
@@ -206,10 +202,6 @@ def _cells(
         )
     known = [title for title in rows[0] if any(row.get(title, "") not in ("", "-") for row in rows)]
     return [{title: row.get(title, "") for title in known} for row in rows]
-
-
-def _share(inside_s: float | None, end_to_end_s: float | None) -> float | None:
-    return inside_s / end_to_end_s if inside_s is not None and end_to_end_s else None
 
 
 def _layers(
@@ -285,7 +277,6 @@ def _rest(
 
 
 def _equal(model: ModelTuples, path: str) -> list[str]:
-    """The paths of the layer and its equals."""
     return next((kind.paths for kind in _kinds(model) if path in kind.paths), [path])
 
 

@@ -50,7 +50,7 @@ def _profile_of(
         in_context += explained.estimate.in_context.rows()
         if cells := in_context_table.table_cells(explained.estimate, row, by, top):
             marked |= in_context_table.is_marked(cells)
-            title = f"Where the time of {row['model']} goes, inside the running model, by {by}:"
+            title = f"Where the time of {row['model']} goes inside the running model, by {by}:"
             left = {"module": 2, "call": 3}.get(by, 1) + ("phase" in cells[0])
             lines += ["", title, *in_context_text.lines(cells, left)]
     if cells := in_context_text.model_cells(rows):
