@@ -3,8 +3,8 @@
 import pytest
 from opcost.costs.sweeps import sweep_rows
 from opcost.models.axes import Sweep
-from opcost.report.axes import sweeps
 from opcost.report.results import Results
+from opcost.report.sweeps import sweeps
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples

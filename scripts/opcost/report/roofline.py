@@ -169,7 +169,7 @@ def _drawn(
     roof = roofline(frame, dtype)
     frame = frame[frame["dtype"] == dtype]
     data = scatter(frame, "flops_per_byte", "flops_per_s", launch_bound(frame), named)
-    lines, names = _lines(roof, [mark["x"] for mark in data.marks])
+    lines = _lines(roof, [mark["x"] for mark in data.marks])
     across, across_ticks = decades([point["x"] for point in lines])
     up, up_ticks = decades([*(mark["y"] for mark in data.marks), roof.flops_per_s * 1.6])
     x = alt.X(
@@ -183,36 +183,36 @@ def _drawn(
     points = layer(data, x, y, tooltip, named)
     chart = alt.layer(*_drawn_ceilings(), points)
     label = f"Roofline of {name}: FLOP/s of operators against FLOP per byte, logarithmic."
-    datasets = {"marks": data.marks, "ceilings": lines, "names": names}
-    return roof, figure(chart, 320, f"{name}: roofline", label, datasets), data.note
+    datasets = {"marks": data.marks, "ceilings": lines}
+    columns = {"x": "flops_per_byte", "y": "flops_per_s"}
+    return roof, figure(chart, 320, f"{name}: roofline", label, datasets, columns), data.note
 
 
-def _lines(
-    roof: Roofline, intensities: list[float]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The ends of each ceiling, somewhat wider than the operators under it, and its name there."""
+def _lines(roof: Roofline, intensities: list[float]) -> list[dict[str, Any]]:
+    """The points of each ceiling, somewhat wider than the operators under it; its name, `text`, is
+    at one of them.
+    """
     ridges = [each.ridge for each in roof.ceilings]
     left, right = min([*ridges, *intensities]) / 4, max([*ridges, *intensities]) * 2
-    flat = [{"line": "", "x": x, "y": roof.flops_per_s} for x in (min(ridges), right)]
-    names = [{**flat[1], "text": scaled(roof.flops_per_s, "FLOP/s")}]
-    lines = list(flat)
+    flat = {"line": "arithmetic", "y": roof.flops_per_s}
+    text = scaled(roof.flops_per_s, "FLOP/s")
+    lines = [{**flat, "x": min(ridges)}, {**flat, "x": right, "text": text}]
     for each in roof.ceilings:
         along = 0.3 if each.source == CACHE else 0.8
         xs = (left, left ** (1 - along) * each.ridge**along, each.ridge)
         ends = [{"line": each.source, "x": x, "y": x * each.bytes_per_s} for x in xs]
+        ends[1]["text"] = f"{each.source}: {scaled(each.bytes_per_s, 'B/s')}"
         lines += ends
-        names.append({**ends[1], "text": f"{each.source}: {scaled(each.bytes_per_s, 'B/s')}"})
-    return lines, names
+    return lines
 
 
 def _drawn_ceilings() -> list[alt.Chart]:
-    lines = alt.Chart(alt.NamedData("ceilings")).mark_line(
-        color=INK, strokeWidth=1.5, strokeDash=[5, 3], clip=True
-    )
-    base = alt.Chart(alt.NamedData("names")).encode(x="x:Q", y="y:Q", text="text:N")
+    base = alt.Chart(alt.NamedData("ceilings")).encode(x="x:Q", y="y:Q")
+    lines = base.mark_line(color=INK, strokeWidth=1.5, strokeDash=[5, 3], clip=True)
     right = f"datum.line === '{CACHE}'"  # between the lines, where a phone has room
-    names = [
-        base.mark_text(align="right", dx=-6, dy=-8, fontSize=11).transform_filter(f"!({right})"),
-        base.mark_text(align="left", dx=8, dy=8, fontSize=11).transform_filter(right),
+    named = base.transform_filter("datum.text").encode(text="text:N")
+    return [
+        lines.encode(detail="line:N"),
+        named.mark_text(align="right", dx=-6, dy=-8, fontSize=11).transform_filter(f"!({right})"),
+        named.mark_text(align="left", dx=8, dy=8, fontSize=11).transform_filter(right),
     ]
-    return [lines.encode(x="x:Q", y="y:Q", detail="line:N"), *names]
