@@ -329,9 +329,7 @@ def test_ceilings_are_the_highest_that_an_operator_reached(results):
     [ceiling] = roof.ceilings
     assert ceiling.source == roofline.ANYWHERE
     assert ceiling.bytes_per_s == (frame["bytes"] / frame["time_s"]).max()
-    assert (roof.left + roof.right, roof.between) == (len(ok), 0)
     assert roof.without_flops == len(frame) - len(ok)
-    assert roof.launch_bound == sum("launch_bound" in flags for flags in ok["flags"])
 
 
 def test_a_rate_that_no_device_reaches_is_no_ceiling(results):
@@ -371,7 +369,6 @@ def test_memory_and_the_cache_have_a_ceiling_each_from_operators_bound_by_them(r
     cache, memory = roofline.roofline(frame, "float32").ceilings
     assert (cache.source, cache.bytes_per_s) == (roofline.CACHE, 100.0)
     assert (memory.source, memory.bytes_per_s) == (roofline.MEMORY, 10.0)
-    assert "linear" in memory.widest
     assert memory.ridge == pytest.approx(10 * cache.ridge)
     frame["bytes_per_s"] = np.where(from_weights, 200.0, 100.0)
     [only] = roofline.roofline(frame, "float32").ceilings

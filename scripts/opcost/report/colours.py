@@ -26,7 +26,7 @@ _COMMON = (
     *("conv2d", "linear", "batch_norm", "relu", "add", "scaled_dot_product_attention"),
     *("max_pool2d", "layer_norm", "gelu", "hardtanh"),
 )
-"""Operators, with their mutating variants, that always have the colour at their place in the palette."""
+"""Operators, with their mutating variants, that have the colour at their place in the palette."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ import gzip
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import distribution
 from importlib.resources import files
@@ -40,7 +39,6 @@ from opcost.report.quality import quality
 from opcost.report.results import Results
 from opcost.report.row_details import CHUNK, STEP, chunks, common, raw_charts
 from opcost.report.sweeps import by_batch, sweeps
-from opcost.report.theme import Figure
 from opcost.rows import schemas
 from opcost.rows.flags import FLAGS
 from opcost.rows.quantities import COMPARED, POWER, TIME, Quantity
@@ -82,16 +80,6 @@ def packed(data: Any) -> str:
     """
     text = data if isinstance(data, str) else json.dumps(data, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
-
-
-@dataclass(frozen=True)
-class _Power:
-    """The section on a target's power: an answer, why operators have no energy, and a chart."""
-
-    answer: power.Power
-    reasons: list[tuple[str, int]]
-    figure: Figure
-    note: str
 
 
 def _sections(results: Results) -> dict[str, Any]:
@@ -138,11 +126,11 @@ def _sections(results: Results) -> dict[str, Any]:
         "as_shares": as_shares,
         "icicles": icicles(results),
         "rooflines": {target: roofline.drawn(results, target, named) for target in results.targets},
-        "powers": {
-            target: answer
+        "powers": [
+            (target, answer, power.why_not(frame), power.against_time(frame, target, answer, named))
             for target in results.targets
-            if (answer := _power(results, target, named)) is not None
-        },
+            if (answer := power.power(frame := results.measured(target))) is not None
+        ],
         "table": operator_table(results),
         "operators": len(results.database),
         "chunks": chunks(results.database),
@@ -178,14 +166,6 @@ def _span(first: datetime, last: datetime) -> str:
 
 def _quantities(results: Results) -> Sequence[Quantity]:
     return COMPARED if results.targets_with_energy else [TIME]
-
-
-def _power(results: Results, target: str, named: Colours) -> _Power | None:
-    frame = results.measured(target)
-    found = power.power(frame)
-    if found is None:
-        return None
-    return _Power(found, power.why_not(frame), *power.against_time(results, target, found, named))
 
 
 def _details(results: Results, named: Colours) -> dict[str, Any]:

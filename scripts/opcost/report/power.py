@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from opcost.report.colours import Colours
-from opcost.report.results import Results
 from opcost.report.roofline import launch_bound
 from opcost.report.scatter import layer, scatter
 from opcost.report.theme import INK, Figure, decades, figure, si_axis
@@ -74,9 +73,10 @@ def why_not(frame: pd.DataFrame) -> list[tuple[str, int]]:
     return [(str(reason), int(count)) for reason, count in missing.value_counts().items()]
 
 
-def against_time(results: Results, target: str, found: Power, named: Colours) -> tuple[Figure, str]:
+def against_time(
+    frame: pd.DataFrame, target: str, found: Power, named: Colours
+) -> tuple[Figure, str]:
     """Power against time, with mean and idle power; and what its marks are."""
-    frame = results.measured(target)
     data = scatter(frame, "time_s", "power_w", launch_bound(frame), named)
     scale, ticks = decades([mark["x"] for mark in data.marks])
     x = alt.X("x:Q", scale=scale, axis=si_axis("time of an iteration", "s", values=ticks))

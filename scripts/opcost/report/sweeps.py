@@ -15,7 +15,7 @@ from opcost.costs.sweeps import axes_of, sample, series_of, titled
 from opcost.models.axes import described, label, number
 from opcost.report.colours import PALETTE
 from opcost.report.results import Results, Row
-from opcost.report.theme import INK, SHAPES, Figure, figure, series_scale
+from opcost.report.theme import INK, SHAPES, Figure, figure, series_scale, si_axis
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.text import counted
 
@@ -185,16 +185,21 @@ def _curve(points: list[Record], axis: str, what: str, unit: str) -> Figure:
         x=alt.X("x:Q", scale=scale, axis=alt.Axis(title=axis, values=values, format=".12~g")),
         color=alt.Color("series:N", scale=series_scale(names, PALETTE), legend=legend),
     )
-    y = alt.Y("y:Q", title=unit, scale=alt.Scale(zero=True), axis=alt.Axis(format="~s"))
+    of_samples = alt.Axis(title=unit, format="~s")
+    scaled = of_samples if unit.startswith("samples") else si_axis("", unit)
+    y = alt.Y("y:Q", scale=alt.Scale(zero=True), axis=scaled)
     tooltip: list[Any] = ["model:N", alt.Tooltip("y:Q", title=unit, format=".3~s")]
     shape = alt.Shape("series:N", scale=series_scale(names, SHAPES), legend=legend)
-    chart = alt.layer(
+    layers = [
         base.mark_line().encode(y=y),
-        base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q"),
         base.mark_point(filled=True, size=70, opacity=1).encode(y=y, shape=shape, tooltip=tooltip),
-    )
+    ]
+    if any(point["low"] is not None for point in points):
+        layers.insert(1, base.mark_rule(strokeWidth=2).encode(y="low:Q", y2="high:Q"))
     title, columns = f"{what} by {axis}", {"x": axis, "y": f"{what} ({unit})"}
-    return figure(chart, _HEIGHT, title, f"{title}, in {unit}.", {"points": points}, columns)
+    return figure(
+        alt.layer(*layers), _HEIGHT, title, f"{title}, in {unit}.", {"points": points}, columns
+    )
 
 
 def _energy_against_time(rows: Sequence[Row]) -> Iterator[Figure]:
@@ -214,8 +219,8 @@ def _energy_against_time(rows: Sequence[Row]) -> Iterator[Figure]:
     if len(points) < 3:
         return
     base = alt.Chart(alt.NamedData("points")).encode(
-        x=alt.X("x:Q", title="s", scale=alt.Scale(zero=False), axis=alt.Axis(format="~s")),
-        y=alt.Y("y:Q", title="J", scale=alt.Scale(zero=False), axis=alt.Axis(format="~s")),
+        x=alt.X("x:Q", scale=alt.Scale(zero=False), axis=si_axis("time", "s", tickCount=5)),
+        y=alt.Y("y:Q", scale=alt.Scale(zero=False), axis=si_axis("energy", "J")),
     )
     front = base.transform_filter("datum.front").encode(detail="series:N")
     chart = alt.layer(
@@ -231,18 +236,7 @@ def _energy_against_time(rows: Sequence[Row]) -> Iterator[Figure]:
         ),
     )
     on_front = counted(sum(bool(point["front"]) for point in points), "point")
-    title = f"Energy against time of a {_each(rows)}{_correlation(points)}"
+    title = f"Energy against time of a {_each(rows)}"
     label = f"{title}. {on_front} on the Pareto front, filled."
     columns = {"x": sample(TIME).value, "y": sample(ENERGY).value}
     yield figure(chart, _HEIGHT, title, label, {"points": points}, columns)
-
-
-def _correlation(points: Sequence[Record]) -> str:
-    """Pearson's correlation of both, with its interval by Fisher's transformation."""
-    from scipy import stats
-
-    if len(points) < 4 or any(len({point[key] for point in points}) < 2 for key in "xy"):
-        return ""
-    found = stats.pearsonr([point["x"] for point in points], [point["y"] for point in points])
-    low, high = found.confidence_interval(0.95)
-    return f"; correlation {found.statistic:.2f} [{low:.2f}, {high:.2f}]"

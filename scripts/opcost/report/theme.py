@@ -45,9 +45,9 @@ CONFIG = {
         "labelColor": INK,
         "titleColor": MUTED,
         "orient": "top",
-        "columns": {"expr": "max(2, floor(width / 120))"},
+        "columns": {"expr": "max(1, floor(width / 150))"},
         "labelFontSize": 12,
-        "labelLimit": 130,
+        "labelLimit": 160,
     },
     "text": {"color": INK, "font": _FONT},
     "rule": {"color": INK},
@@ -144,7 +144,7 @@ def from_zero(values: Sequence[float]) -> tuple[alt.Scale, dict[str, Any]]:
     if max(values) > _FAR_APART * min(values):
         scale, ticks = decades([min(values), max(values) * 6])
         return scale, {"values": ticks}
-    return alt.Scale(domain=[0, max(values) * 1.3], nice=False), {"tickCount": 6}
+    return alt.Scale(domain=[0, max(values) * 1.4], nice=False), {"tickCount": 6}
 
 
 def series_scale(names: Sequence[str], values: Sequence[str]) -> alt.Scale:

@@ -25,8 +25,12 @@ function element(name, content = "", className = "") {
   return made;
 }
 
-const draw = (place, spec) =>
-  vegaEmbed(place, spec, { renderer: "svg", actions: false, tooltip: { theme: "page" } });
+// Drawn again, as a legend that needs a further line in the final width would be cut off.
+async function draw(place, spec) {
+  const drawn = await vegaEmbed(place, spec, { renderer: "svg", actions: false, tooltip: { theme: "page" } });
+  if (place.querySelector(".role-legend")) await drawn.view.resize().runAsync();
+  return drawn;
+}
 
 // A link to the data of a chart, as CSV: the rows of all its datasets, with the union of columns.
 function csvLink(title, datasets, names = {}) {
