@@ -252,11 +252,12 @@ def test_a_table_of_models_can_be_filtered(page):
 def test_every_chart_has_its_data_as_csv(page):
     links = page.locator("figure a.csv")
     assert links.count() == page.locator("figure:has(.chart), figure:has(#icicle)").count()
+    with page.expect_download() as download:
+        links.first.click()
+    assert download.value.suggested_filename.endswith(".csv")
     for link in links.all():
-        with page.expect_download() as download:
-            link.click()
-        assert download.value.suggested_filename.endswith(".csv")
-        header, *rows = list(csv.reader(download.value.path().read_text().splitlines()))
+        text = link.evaluate("link => fetch(link.href).then((found) => found.text())")
+        header, *rows = csv.reader(text.splitlines())
         assert rows
         assert {len(row) for row in rows} == {len(header)}
         assert len(set(header)) == len(header)

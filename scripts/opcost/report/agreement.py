@@ -112,7 +112,7 @@ def _figure(results: Results, quantity: Quantity) -> Figure | None:
     if not values:
         return None
     ends = [0.0, *(each[limit] or 0.0 for each in values for limit in ("low", "high"))]
-    scale = alt.Scale(domain=[min(ends), max(ends) + 0.3 * (max(ends) - min(ends))], padding=8)
+    scale = alt.Scale(domain=[min(ends), max(ends) + 0.3 * (max(ends) - min(ends))], nice=False)
     grid = {"condition": {"test": "datum.value == 0", "value": INK}, "value": "var(--grid)"}
     title = "estimate / end-to-end - 1"
     axis = alt.Axis(title=title, format="+~%", orient="top", tickCount=8, gridColor=grid)

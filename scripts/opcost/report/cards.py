@@ -61,7 +61,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Card:
-    """A model on a target. `modules` are the costliest: path, class, share of time."""
+    """A model on a target. `modules` are the costliest: path, class if all have one, share."""
 
     model: str
     target: str
@@ -212,7 +212,8 @@ def _modules(tree: Sequence[Branch]) -> list[tuple[str, str, str]]:
         if max((each.share for each in level), default=0.0) <= _NEARLY_ALL:
             break
     largest = sorted(level, key=lambda branch: -branch.share)[:_MODULES]
+    known = all(branch.module_class for branch in largest)
     return [
-        (".".join(branch.path), branch.module_class or "", percent(branch.share))
+        (".".join(branch.path), (branch.module_class if known else "") or "", percent(branch.share))
         for branch in largest
     ]

@@ -13,7 +13,7 @@ from opcost.rows.columns import MEASUREMENT
 _FEW = 3
 _FIRST = ("device_name", "device", "driver_version", "torch_version", "os", "cpu_count", "threads")
 _SHOWN = (Role.SETTING, Role.CONDITION, Role.PROVENANCE, Role.CIRCUMSTANCE)
-_NOT_SHOWN = (*_FIRST, "conditions_json")
+_NOT_SHOWN = (*_FIRST, "conditions_json", "quiet_sentinel_time_s")
 _FURTHER = ("load_average", "measured_at", "power_gain_uncertainty")
 
 Cells = list[dict[str, str]]

@@ -142,7 +142,7 @@ def _shown(value: Any) -> Any:
 
 
 def _item(item: Any) -> str:
-    return ": ".join(map(str, item)) if isinstance(item, tuple) else str(item)
+    return ": ".join(map(str, item)) if isinstance(item, tuple) else str(_shown(item))
 
 
 def raw_charts() -> dict[str, dict[str, Any]]:
