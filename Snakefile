@@ -1,4 +1,4 @@
-# What people run: `snakemake --cores 1`. The workflow itself lies in workflow/Snakefile.
+# The entry point: `snakemake --cores 1`. The workflow itself is workflow/Snakefile.
 
 
 include: "workflow/Snakefile"

@@ -1,4 +1,4 @@
-"""Rule collect: what a study asks for, and the unique operator tuples over all of its models."""
+"""Rule collect: the file of a study, and the unique operator tuples of all its models."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ from opcost.studies import remember
 from opcost.study import load_study
 from opcost.tuples.manifest import collect, write_manifest
 from opcost.tuples.model_tuples import read_extractions, refusals
-from opcost.tuples.recordings import calls_on
+from opcost.tuples.traces import calls_on
 
 if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 outputs, params = snakemake.output, snakemake.params
 skip_pandas_import()
-gc.disable()  # what this makes is of use until it ends
+gc.disable()  # all objects are used to the end
 with reported(snakemake.log[0]):
     shown = Shown.from_json(params.shown)
     models = read_extractions(map(Path, shown.extractions.values()))
@@ -51,18 +51,18 @@ with reported(snakemake.log[0]):
         for target in shown.conditions
     }
     operators = asked_for(database, shown.conditions, to_benchmark(manifest))
-    wholes = [
+    end_to_end = [
         row | {"target": target}
-        for target, paths in shown.wholes().items()
+        for target, paths in shown.end_to_end().items()
         for path in paths
         for row in whole_rows(path, f"delete {path} and run again to measure it again")
     ]
     rows = operators.to_pylist()
-    tables = compare_study(on_targets, rows, wholes, manifest, noises, params.precision)
+    tables = compare_study(on_targets, rows, end_to_end, manifest, noises, params.precision)
     axes = [Sweep(**each) for each in shown.sweeps]
     of_targets = [Sweep(**each) for each in shown.target_sweeps]
-    alone = single_operators(on_targets, operators.to_pylist(), noises)
-    sweeps = sweep_rows(axes, of_targets, [*tables.comparison, *alone], models)
+    isolated = single_operators(on_targets, operators.to_pylist(), noises)
+    sweeps = sweep_rows(axes, of_targets, [*tables.comparison, *isolated], models)
     generations = map(Generation.from_document, shown.generations)
     requests = requests_in(list(generations), tables.comparison)
     of_requests = [each.columns() for each in requests]

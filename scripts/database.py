@@ -1,4 +1,4 @@
-"""Rule database: every operator measurement in the folder of results, in one file."""
+"""Rule database: every operator measurement in the results folder, in one file."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rule models: what each model is made of."""
+"""Rule models: the table of each model's operators and parameters."""
 
 import gc
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
 skip_pandas_import()
-gc.disable()  # what this makes is of use until it ends
+gc.disable()  # all objects are used to the end
 outputs = snakemake.output
 with reported(snakemake.log[0]):
     every = read_extractions(map(Path, snakemake.params.models))

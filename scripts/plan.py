@@ -1,4 +1,4 @@
-"""Rule plan: what is to be measured, in how much time and memory; measures nothing."""
+"""Rule plan: the remaining measurements, with their time and memory; measures nothing."""
 
 from typing import TYPE_CHECKING
 

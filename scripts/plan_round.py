@@ -1,4 +1,4 @@
-"""Rule plan_round: what a target measures in a round after the first."""
+"""Rule plan_round: the measurements of a target in a round after the first."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rule report: one page of HTML about all results of the study, and a picture of them."""
+"""Rule report: an HTML page about all results of the study, and a picture of them."""
 
 from dataclasses import replace
 from itertools import chain

@@ -78,6 +78,13 @@ class Checkout:
         (self.root / "results/database.parquet").unlink()
         return self
 
+    def copy_results(self) -> None:
+        """In their place is a copy, whose files are all new."""
+        results, copied = self.root / "results", self.root / "copied"
+        shutil.copytree(results, copied)
+        shutil.rmtree(results)
+        copied.rename(results)
+
     @property
     def folder(self) -> Path:
         """Where the target of the tiny study was measured, under the conditions that came last."""

@@ -9,7 +9,6 @@ from opcost.errors import OpcostError
 from opcost.models.axes import expand, text, value_of
 from opcost.models.configs import define_models, load_model
 from opcost.study import load_study, without_axes
-from opcost.tuples.extraction import extract_model_tuples
 
 SHAPE = ["$batch", 3, "$size", "$size"]
 SWEEP = {
@@ -41,10 +40,6 @@ def test_each_combination_is_a_model_named_by_its_values():
     assert found.models["net[batch=8,size=64]"].inputs[0].shape == (8, 3, 64, 64)
     assert found.points["net[batch=8,size=64]"] == {"batch": 8, "size": 64}
     assert {name: each.name for name, each in found.models.items()} == {n: n for n in found.models}
-
-
-def test_a_config_without_axes_has_no_points():
-    assert defined(**IMAGES).points == {}
 
 
 values = st.lists(st.integers(1, 64), min_size=1, max_size=4, unique=True)
@@ -138,16 +133,6 @@ def test_steps_and_layers_are_parts_of_each_point():
     assert "net[batch=8,size=64,layer=conv1]" in layers
 
 
-def test_points_share_tuples():
-    """Those that do not depend on the axis, here what follows the adaptive pooling."""
-    small, large = (
-        {record.operator_tuple.tuple_id for record in extract_model_tuples(each).tuples}
-        for each in defined(**SWEEP | {"axes": {"batch": [1], "size": [32, 64]}}).models.values()
-    )
-    assert small & large
-    assert small - large
-
-
 def test_a_point_is_loaded_by_its_name(tmp_path):
     (tmp_path / "net.yaml").write_text(
         "model: resnet18\ninputs: [{shape: [$batch, 3, 32, 32]}]\naxes: {batch: [1, 2]}\n"
@@ -164,32 +149,23 @@ def test_a_point_is_loaded_by_its_name(tmp_path):
     [
         ({"axes": {}}, "axes: .*Lists of values"),
         ({"axes": {"batch": []}}, "axes.batch: .*The values of an axis"),
-        ({"axes": {"batch": 8}}, "axes.batch: 8 is not of type 'array'"),
         ({"axes": {"batch": [[1], 2]}}, r"axes.batch.0: \[1\] is not of type"),
         ({"axes": {"batch": ["a b"], "size": [32]}}, "axes.batch.0: 'a b' does not match"),
-        ({"axes": {"batch": [1, 1], "size": [32]}}, "axes.batch: 1 stands there twice"),
-        ({"axes": {"batch": [1, "1"], "size": [32]}}, "axes.batch: 1 stands there twice"),
+        ({"axes": {"batch": [1, "1"], "size": [32]}}, "axes.batch: 1 occurs twice"),
         ({"axes": {"batch": [1]}}, r"\$size is no axis: list its values under axes. Axes: \$batch"),
         (
             {"model": "resnet$sizes", "axes": {"batch": [1], "size": [32]}},
             r"\$sizes is no axis: .*write {size} for \$size",
         ),
-        ({"model": "resnet{n}"}, r"\$n is no axis: list its values"),
         ({"axes": {"batch": [1], "sise": [32]}}, "axes.sise: no value of the config is .*'size'"),
         ({"axes": {"batch": [1], "size": [32], "dtipe": ["float32"]}}, "axes.dtipe: .*'dtype'"),
         (
             {"axes": {"batch": [1], "size": [32], "dtype": ["float8"]}},
             r"float8\] is not valid:\n  dtype: 'float8",
         ),
-        ({"axes": {"batch": [1], "size": [0]}}, r"batch=1,size=0\] is not valid:\n  inputs"),
-        ({"axes": {"batch": ["x"], "size": [32]}}, "inputs.0.shape.0: 'x' is not of type"),
         (
             {"optimizer": "SGD", "axes": {"batch": [1], "size": [32], "optimizer.lr": [0.1]}},
             "axes.optimizer.lr: optimizer is 'SGD', which has no keys",
-        ),
-        (
-            {"arguments": {"a": 3}, "axes": {"batch": [1], "size": [32], "arguments.a.b": [0.1]}},
-            "axes.arguments.a.b: arguments.a is 3, which has no keys",
         ),
         (
             {"axes": {"batch": [1], "size": [32], "arguments.size": [1]}},
@@ -200,10 +176,6 @@ def test_a_point_is_loaded_by_its_name(tmp_path):
             "axes.optimizer.lr: its key lies within that of the axis optimizer",
         ),
         (
-            {"axes": {"batch": [1], "size": [32], "optimizer": ["SGD"], "optimizer.lr": [0.1]}},
-            "axes.optimizer.lr: its key lies within that of the axis optimizer",
-        ),
-        (
             {"arguments": {"w": {"x": "$size"}}, "axes": {"arguments.w": [1], "size": [32]}},
             r"axes.arguments.w: its values would replace arguments.w .*\$size stands",
         ),
@@ -211,7 +183,6 @@ def test_a_point_is_loaded_by_its_name(tmp_path):
         ({"skip": [{"batch": 4}]}, "skip.0.batch: 4 is none of its values: 1, 8"),
         ({"skip": [{"bach": 8}]}, "skip.0: 'bach' is no axis. Did you mean 'batch'"),
         ({"skip": [{"batch": [1, 8]}]}, "skip: it leaves none of 4 combinations"),
-        ({"skip": {"batch": 8}}, "skip: .* is not of type 'array'"),
     ],
 )
 def test_axes_that_cannot_be_are_refused(config, message):
@@ -330,10 +301,6 @@ def test_axes_of_models_and_targets_have_different_names(tmp_path, model, target
             {"device": "cpu", "axes": {"cluster.partition": ["a"]}},
             "no key that can have an axis is",
         ),
-        ({"device": "cpu", "axes": {"thread": [1]}}, "Did you mean 'threads'"),
-        ({"device": "cpu", "axes": {"threads": [1, 1]}}, "1 stands there twice"),
-        ({**POINTS, "skip": [{"threads": 4}]}, "4 is none of its values: 1, 2"),
-        ({**POINTS, "skip": [{"threads": [1, 2]}]}, "it leaves none of 4 combinations"),
     ],
 )
 def test_wrong_axes_of_a_target_are_explained(target, message):

@@ -13,7 +13,6 @@ from opcost.measuring.benchmark import measure
 from opcost.measuring.subjects import ModelSubject
 from opcost.models.process_state import ProcessState
 from opcost.models.source import source_digest
-from opcost.tuples.calls import model_calls
 from opcost.tuples.containment import extract_contained, tuples_of
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.model_tuples import write_model_tuples
@@ -133,22 +132,11 @@ def test_a_forward_on_real_tensors_may_change_the_working_directory(model, tmp_p
     assert tuples_of(replace(definition, source_digest=digest), Path("."), LIMITS).calls
 
 
-def test_another_default_type_is_refused_at_extraction(model, tmp_path):
-    definition = model("torch.set_default_dtype(torch.float64)")
-    with pytest.raises(OpcostError, match=r"the default dtype from torch.float32 to torch.float64"):
-        model_calls(definition, tmp_path)
-    assert torch.get_default_dtype() == torch.float32
-
-
 def test_a_model_is_measured_with_the_targets_threads(model, measured):
     row = measured(model("torch.set_num_threads(2)"))
     assert row["status"] == "ok"
     assert row["flags"].count("state_changed") == 1
     assert torch.get_num_threads() == 1
-
-
-def test_a_model_that_leaves_settings_alone_is_not_flagged(model, measured):
-    assert not {"state_changed", "calls_vary"} & set(measured(model("pass"))["flags"])
 
 
 def test_a_model_that_sets_threads_whenever_it_runs_is_not_measured(model, measured):
@@ -202,7 +190,7 @@ def test_a_model_that_makes_the_calls_that_were_extracted_is_not_flagged(model, 
     row = measured(definition, extract_model_tuples(definition, tmp_path))
     assert row["status"] == "ok"
     assert row["differing_calls"] == []
-    assert "calls_differ" not in row["flags"]
+    assert not {"calls_differ", "calls_vary", "state_changed"} & {*row["flags"]}
 
 
 @pytest.mark.parametrize("edited", ["def build(): return 1", "def build(:", None])
@@ -221,14 +209,6 @@ def test_a_factory_whose_file_changed_since_the_run_began_leaves_no_row(
     for use in (measured, lambda definition: tuples_of(definition, tmp_path, LIMITS)):
         with pytest.raises(OpcostError, match="has changed since the run began"):
             use(definition)
-
-
-def test_a_comment_in_the_file_of_a_factory_changes_nothing(model, tmp_path):
-    definition = model("pass")
-    digest = source_digest(definition.factory, tmp_path)
-    [file] = tmp_path.glob("model_*.py")
-    file.write_text(file.read_text() + "# the end")
-    assert tuples_of(replace(definition, source_digest=digest), tmp_path, LIMITS).calls
 
 
 @pytest.mark.parametrize("end", ["sys.exit(0)", "sys.exit(3)", "os._exit(0)"])

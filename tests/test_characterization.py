@@ -14,7 +14,7 @@ from opcost.energy.meter import sensor_of
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.rapl import RaplMeter
 from opcost.energy.sensor import SCHEMA_VERSION, read_document
-from opcost.energy.sensor_fit import correlated_share, fit_response, noise, refresh_period_s
+from opcost.energy.sensor_fit import fit_response, noise, refresh_period_s
 from opcost.errors import OpcostError
 from opcost.measuring import target_sensor
 from opcost.measuring.target_sensor import characterise_target
@@ -300,9 +300,3 @@ def test_noise_is_about_the_trend():
     assert autocorrelation == pytest.approx(0, abs=0.1)
     assert noise([1.0, 2.0]) is None
     assert noise([5.0] * 20) == (0.0, 0.0)
-
-
-def test_overlapping_windows_explain_correlated_noise():
-    assert correlated_share(0.9, 10_000, 0.1, 1.0) == pytest.approx(1.0, abs=0.02)
-    assert correlated_share(0.0, 10_000, 0.1, 1.0) == pytest.approx(0.0, abs=0.02)
-    assert correlated_share(0.0, 100, 0.1, 0.05) == 1.0

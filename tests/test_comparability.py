@@ -146,15 +146,6 @@ def test_what_differs_from_row_to_row_keeps_none_apart(role):
             assert comparability.conditions_id(rows[0]) == comparability.conditions_id(rows[1])
 
 
-@pytest.mark.parametrize("name", ["power_limit_w", "driver_version", "threads", "torch_version"])
-def test_a_merge_keeps_both_and_says_in_what_they_differ(tmp_path, name):
-    first = database(tmp_path / "a.parquet", (0, ROW))
-    second = database(tmp_path / "b.parquet", (0, changed(name)))
-    done = merge([first, second], tmp_path / "merged.parquet")
-    assert len(records.read(tmp_path / "merged.parquet", schemas.MERGED)) == 2
-    assert f"They differ in {name} (" in str(done)
-
-
 @pytest.mark.parametrize("name", ["power_limit_w", "driver_version", "torch_version", "cpu_count"])
 def test_a_diff_names_the_condition_that_changed(tmp_path, name):
     before = database(tmp_path / "a.parquet", *enumerate([ROW] * 2))

@@ -66,11 +66,6 @@ def test_rows_of_all_targets_are_joined_in_the_order_of_their_paths(tmp_path):
     assert len(rows) == 4
 
 
-def test_without_measurements_a_database_has_no_rows(tmp_path):
-    aggregate(tmp_path)
-    assert len(database(tmp_path)) == 0
-
-
 def test_a_row_is_of_the_target_whose_folder_holds_it(tmp_path):
     measure(tmp_path, 1, target="before")
     (tmp_path / "results/before").rename(tmp_path / "results/after")
@@ -278,20 +273,6 @@ def test_runs_are_joined_as_each_column_says(tmp_path):
     assert row["block_time_s"] == [1e-3, 2e-3, 1e-3]
     assert row["block_undisturbed"] == [True, False, True]
     assert row["run_blocks"] == [1, 2]
-
-
-def test_batches_are_told_where_those_of_all_runs_are_known(tmp_path):
-    measure(tmp_path, 0, block_time_s=[1e-3], block_undisturbed=[True])
-    measure(tmp_path, 0, kind="operators_2")
-    row = by_number(tmp_path)[0]
-    assert (row["block_time_s"], row["run_blocks"], row["runs"]) == (None, None, 2)
-
-
-def test_runs_under_other_settings_do_not_count(tmp_path):
-    in_rounds(tmp_path, 0, 1e-3)
-    measure(tmp_path, 0, kind="operators_2", time_s=1.1e-3, conditions_json='{"other": 1}')
-    row = by_number(tmp_path)[0]
-    assert (row["runs"], row["time_s"]) == (1, 1e-3)
 
 
 @pytest.mark.parametrize("times_s", [[1e-3, 1.5e-3], [1e-3, 1.01e-3, 1.5e-3], [1e-3] * 5 + [2e-3]])

@@ -75,8 +75,6 @@ def test_each_change_of_a_gpus_environment_is_noticed_with_both_values(file, nam
 @pytest.mark.parametrize(
     ("name", "other"),
     [
-        ("device_name", "EPYC"),
-        ("machine_id_hash", "bbbb"),
         ("cpu_count", 256),
         ("last_level_cache_bytes", 64_000_000),
         ("core_cache_bytes", 2_000_000),

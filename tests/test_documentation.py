@@ -116,14 +116,20 @@ def test_reference_pages_say_what_the_code_says(name, generated):
 def columns_in(sections, name):
     """The columns that a section shows, with those of the sections that it refers to."""
     section = sections[name]
-    columns = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
-    for other in re.findall(r"\[(.+?)\]\(#[\w-]+\)", section.partition(", and:")[0]):
+    columns = set(re.findall(r"^\| `(\w+)`( ±)? \|", section, re.MULTILINE))
+    for other in re.findall(r"\[(.+?)\]\(#[\w-]+\)", section.partition("\n|")[0]):
         columns |= columns_in(sections, other)
     return columns
 
 
 @pytest.mark.parametrize("record", sorted(schemas.DESCRIPTIONS))
 def test_each_record_has_all_of_its_columns_on_the_page(record):
-    _, *parts = (ROOT / "docs/reference/columns.md").read_text(encoding="utf-8").split("\n## ")
-    sections = {title: text for title, _, text in (part.partition("\n") for part in parts)}
-    assert columns_in(sections, record) == set(schemas.DESCRIPTIONS[record])
+    text = (ROOT / "docs/reference/columns.md").read_text(encoding="utf-8")
+    sections = {}
+    for heading in ("\n##+ ", "\n## "):  # a section contains its subsections
+        sections |= dict(part.split("\n", 1) for part in re.split(heading, text)[1:])
+    names = set(schemas.DESCRIPTIONS[record])
+    limits = {name for name in names if "_ci_low" in name or "_ci_high" in name}
+    marked = {re.sub("_ci_(low|high)", "", name) for name in limits}
+    expected = {(name, " ±" if name in marked else "") for name in names - limits}
+    assert columns_in(sections, record) == expected

@@ -5,7 +5,6 @@ import threading
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -243,14 +242,6 @@ def test_shared_parameters_count_once(tmp_path):
     assert [call.parameters for call in executed.calls] == [("weight",), ("weight",)]
 
 
-def test_resnet18_needs_no_tuple_that_resnet34_lacks():
-    small, large = (
-        {call.operator_tuple for call in model_calls(torchvision_model(name)).calls}
-        for name in ("resnet18", "resnet34")
-    )
-    assert small <= large
-
-
 def test_fake_tensors_see_the_calls_of_a_real_run():
     class Recorder(torch.utils._python_dispatch.TorchDispatchMode):
         def __init__(self):
@@ -368,11 +359,6 @@ def test_an_operator_that_may_not_be_called_is_named_with_its_module_and_the_gui
         extract_module_tuples(nn.Sequential(Scale()), [torch.ones(2)], "model")
 
 
-def test_a_module_used_twice_counts_twice():
-    layer = nn.Linear(4, 4)
-    assert counts(calls_of(nn.Sequential(layer, layer), (2, 4))) == {"linear": (2, 1)}
-
-
 def test_functional_calls_and_every_input_are_seen():
     class Join(nn.Module):
         def forward(self, left, right):
@@ -416,17 +402,6 @@ def test_views_are_told_apart_by_what_they_share(operation, launches):
     assert calls_of(Apply(), (4, 4))[-1].launches_kernel is launches
 
 
-def test_several_inputs_and_integer_inputs():
-    definition = ModelDefinition(
-        "two_tower",
-        (InputSpec((8, 12), "int64", 1000), InputSpec((8, 3, 32, 32))),
-        factory="two_tower:build",
-        arguments={"width": 64},
-    )
-    calls = model_calls(definition, Path("config/models")).calls
-    assert "embedding" in counts(calls)
-
-
 def test_channels_last_is_seen_in_the_tuples():
     definition = ModelDefinition(
         "m", (InputSpec((2, 3, 64, 64)),), model="resnet18", memory_format="channels_last"
@@ -461,18 +436,6 @@ def test_results_whose_sizes_depend_on_values_are_those_of_the_seed(tmp_path):
     assert flagged == {"index": (positive,), "exp": (positive,), "add": (positive,)}
     [exp] = [record for record in tuples if str(record.operator_tuple) == "exp(99)"]
     assert not exp.value_dependent
-
-
-def test_inputs_in_a_list_are_passed_as_one(tmp_path):
-    (tmp_path / "joiner.py").write_text(
-        "import torch\n"
-        "class Join(torch.nn.Module):\n"
-        "    def forward(self, images): return torch.stack(images)\n"
-    )
-    inputs = (InputSpec((2, 3)),) * 2
-    definition = ModelDefinition("m", inputs, factory="joiner:Join", inputs_in_list=True)
-    [call] = model_calls(definition, tmp_path).calls
-    assert str(call.operator_tuple) == "stack([2x3,2x3])"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.faults.__main__ import FAULTS
 
 pytestmark = pytest.mark.workflow
 
-FEW = ("31.15", "31.16", "31.20")
+FEW = ("31.1", "31.2", "31.3")
 
 
 def try_faults(tmp_path, only):
@@ -32,4 +32,4 @@ def test_faults_are_tried_and_judged(tmp_path):
 
 def test_every_fault_has_a_number_of_its_own():
     numbers = [each.number for each in FAULTS]
-    assert len(numbers) == len(set(numbers)) == 182
+    assert len(numbers) == len(set(numbers)) == 36

@@ -138,8 +138,6 @@ def test_mixed_precision_generates_too(cpu):
     ("config", "message"),
     [
         ({"generation": {"new_tokens": 1}}, "generation.new_tokens: 1 is less than the minimum"),
-        ({"generation": {}}, "'new_tokens' is a required property"),
-        ({"generation": {"new_tokens": 10**9}}, "is greater than the maximum of 1000000"),
         (
             {"generation": {"new_tokens": 8, "cache_lengths": [17, 22]}},
             "the steps find 16 to 22 cached tokens: name lengths from the first to the last",
@@ -164,7 +162,6 @@ def test_mixed_precision_generates_too(cpu):
             "inputs_in_list: true",
         ),
         ({"cached_tokens": 4, "mode": "training"}, "training caches no keys and values"),
-        ({"cached_tokens": -1}, "cached_tokens: -1 is less than the minimum of 0"),
         ({"cached_tokens": 4, "inputs": {"a": IDS, "b": IDS}}, "needs one tensor of inputs"),
     ],
 )

@@ -18,7 +18,7 @@ from opcost.costs.terms import terms_of
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.kinds import KINDS
 from opcost.measuring import benchmark
-from opcost.measuring.in_context import VARYING, WAITING, InPlace, time_in_context
+from opcost.measuring.in_context import VARYING, WAITING, InContext, time_in_context
 from opcost.measuring.subjects import ModelSubject
 from opcost.measuring.workload import ModelWorkload
 from opcost.models.configs import define_models
@@ -125,7 +125,7 @@ def test_a_gpu_that_waits_for_its_host_inside_the_model_has_no_times_in_place(ta
 
 def test_times_in_place_are_columns_of_the_models_row():
     calls = [Estimate(3e-6, 2e-6, 4e-6), Estimate(0.0, 0.0, 1e-6)]
-    assert InPlace(["a", "b"], calls, 9e-6, 10).columns() == {
+    assert InContext(["a", "b"], calls, 9e-6, 10).columns() == {
         "call_tuple_id": ["a", "b"],
         "call_time_s": [3e-6, 0.0],
         "call_time_ci_low_s": [2e-6, 0.0],

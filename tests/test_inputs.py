@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import opcost
 import pytest
 import torch
 import yaml
@@ -109,19 +108,15 @@ def test_a_definition_is_the_same_after_it_was_written(what, dtype):
     [
         ({"x": {"dtype": "int64"}}, "inputs.x: it has dtype, but no shape"),
         ({"x": {"shap": [1, 2]}}, "has no tensor"),
-        ({"x": 3}, "has no tensor"),
         ({"shape": [1, 2]}, "is a tensor: write the arguments as a list"),
         ([{"shape": [1], "high": 3, "low": 3}], "inputs.0.high: 3 is not greater than low"),
         ([{"shape": [1], "dtype": "int64", "high": 2.5}], "inputs.0: low and high of int64"),
         ([{"shape": [1], "dtype": "bool", "low": -1}], "give numbers from 0 to 2 for bool"),
         ([{"shape": [1], "dtype": "int32", "high": 2**31}], "give numbers from -2147"),
-        ([{"shape": [1], "dtype": "uint8", "high": 257}], "give numbers from 0 to 256 for uint8"),
-        ([{"shape": [1], "dtype": "int8", "low": -129}], "give numbers from -128 to 128"),
         ([{"shape": [1], "dtype": "complex64", "high": 3}], "complex numbers have no range"),
         ([[{"shape": [0]}]], "inputs.0.0.shape.0: 0 is less than the minimum"),
         ({"x": [{"shape": [1], "hihg": 3}]}, "inputs.x.0: Unknown key 'hihg'. Did you mean 'high'"),
         ([], "inputs: [] should be non-empty"),
-        ({}, "inputs: {}"),
         ("1x3", "inputs: '1x3' is not of type"),
     ],
 )
@@ -280,8 +275,3 @@ class Cast(nn.Module):
 def test_a_live_module_whose_arguments_no_config_can_write_is_refused(inputs, message, tmp_path):
     with pytest.raises(OpcostError, match=message):
         save_model(Scaled(), inputs, {}, "scaled", tmp_path)
-
-
-def test_keyword_arguments_of_a_name_are_refused(tmp_path):
-    with pytest.raises(OpcostError, match="write its inputs into a model config"):
-        opcost.run("alexnet", kwargs={"x": torch.ones(1)}, folder=tmp_path)

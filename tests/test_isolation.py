@@ -35,10 +35,6 @@ from opcost.workers import isolation
 from opcost.workers.isolation import answer_of, run_isolated
 
 
-def test_a_child_that_ends_well_is_no_news():
-    assert run_isolated(lambda: None, timeout_s=10) is None
-
-
 def test_the_childs_memory_is_its_own():
     values = []
     assert run_isolated(lambda: values.append(1), timeout_s=10) is None
@@ -58,11 +54,6 @@ def test_a_crash_is_an_answer():
 def test_a_crash_is_found_in_the_code():
     _, message = run_isolated(lambda: os.kill(os.getpid(), signal.SIGSEGV), timeout_s=10)
     assert re.fullmatch(r"killed by SIGSEGV in tests/test_isolation.py:\d+", message)
-
-
-def test_a_kill_may_mean_that_memory_ran_out():
-    _, message = run_isolated(lambda: os.kill(os.getpid(), signal.SIGKILL), timeout_s=10)
-    assert message.startswith("killed by SIGKILL: the system may have run out of memory; close")
 
 
 def test_a_hang_ends_at_the_time_limit():
@@ -268,12 +259,15 @@ def test_a_target_knows_what_calls_cost_on_it(files):
 VALUE = r"(.*s ± .*%|.*s \[.*s, .*s\]| *too noisy to say)"
 
 
-def test_what_calls_cost_is_measured_again_on_the_same_device_only(files, tmp_path, capfd):
+def test_what_calls_cost_is_measured_again_on_the_same_device_only(
+    files, tmp_path, capfd, monkeypatch
+):
+    monkeypatch.setattr(target_identity, "_PROCESSES", 2)
     again = tmp_path / "again.json"
     settings = files.conditions.target
     measure_overhead(settings, "local", files.device_file, again)
     samples = read_samples(again)
-    assert len({sample.cold_call_s for sample in samples}) == 6
+    assert len({sample.cold_call_s for sample in samples}) == 2
     assert set(samples).isdisjoint(read_samples(files.device_file))
     said = capfd.readouterr().out
     # Another test may hold the device meanwhile, and is waited for.
@@ -294,6 +288,7 @@ def another_device(files):
 def test_a_core_that_was_disturbed_when_the_study_began_is_looked_at_again(
     conditions, tmp_path, monkeypatch
 ):
+    monkeypatch.setattr(target_identity, "_PROCESSES", 1)
     monkeypatch.setattr(CpuDevice, "baseline_s", lambda _: 10.0)
     identify_target(conditions.target, tmp_path / "device.json")
     assert json.loads((tmp_path / "device.json").read_text())["quiet_s"] < 1
@@ -309,6 +304,7 @@ class Restless(NoWatch):
 def test_a_core_that_is_never_left_alone_is_measured_all_the_same_and_said_to_be(
     conditions, tmp_path, monkeypatch
 ):
+    monkeypatch.setattr(target_identity, "_PROCESSES", 1)
     monkeypatch.setattr(CpuDevice, "watch", lambda *_: Restless())
     identify_target(conditions.target, tmp_path / "device.json")
     samples = read_samples(tmp_path / "device.json")
@@ -328,7 +324,9 @@ def test_a_tuple_that_kills_its_process_is_a_row(files, one_tuple, tmp_path, mon
     subject_job(one_tuple, files, 1, tmp_path / "row.parquet")
     [row] = records.read(tmp_path / "row.parquet", schemas.OPERATOR).to_pylist()
     assert row["status"] == "crashed"
-    assert row["error"].startswith("killed by SIGABRT. The values that opcost draws may not suit")
+    assert row["error"].startswith(
+        "killed by SIGABRT. The values that opcost generates may not suit"
+    )
     assert row["tuple_id"] == one_tuple.record.operator_tuple.tuple_id
     assert row["conditions_json"] == files.conditions.to_json()
 

@@ -16,7 +16,7 @@ from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
 from opcost.models.layers import narrowed
 from opcost.rows.quantities import TIME
-from opcost.runs.layers import _all_calls, _calls, _kinds, _not_run, _rest
+from opcost.runs.layers import _calls, _equal, _kinds, _rest
 from opcost.statistics import Estimate
 from opcost.tuples.extraction import extract_model_tuples
 
@@ -109,7 +109,7 @@ def test_a_layer_that_is_run_several_times_counts_as_often():
         extract_model_tuples(each) for each in defined(layers=["layer1.0.relu"]).values()
     )
     assert _calls(model, ["layer1.0.relu"], layer) == 2
-    assert _all_calls(model, "layer1.0.relu", layer) == 4
+    assert _calls(model, _equal(model, "layer1.0.relu"), layer) == 4
     assert _calls(model, ["layer1.0"], layer) is None
 
 
@@ -130,7 +130,7 @@ def test_a_layer_that_is_not_run_is_explained(layer, message):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"mode": "training", "loss": "cross_entropy"}, "a layer is run alone in inference"),
+        ({"mode": "training", "loss": "cross_entropy"}, "an isolated module is run in inference"),
         ({"layers": ["conv1", "conv1"]}, "layers"),
         ({"layers": ["conv1..weight"]}, "layers"),
         ({"layers": []}, "layers"),
@@ -147,18 +147,6 @@ def test_a_layer_is_measured_like_a_model(cpu):
     found = benchmark.measure(ModelSubject(layer, None, extracted), station_of(cpu, QUICK))
     assert (found["status"], found["differing_calls"]) == ("ok", [])
     assert len(found["call_tuple_id"]) == len(extracted.calls)
-
-
-def test_what_is_called_outside_of_all_layers_is_named_with_its_share_of_the_time():
-    model = extract_model_tuples(defined()["net"])
-    modules = [
-        {"module_path": path, IN_CONTEXT.value: 1e-3}
-        for path in dict.fromkeys(call.module_path for call in model.calls)
-    ]
-    listed = [each.paths[0] for each in _kinds(model)]
-    [note] = _not_run(model, listed, modules, 0.1)
-    assert "what these modules of net call themselves, 8.0% of its time: BasicBlock (8)." in note
-    assert [*_not_run(model, ["layer1", "layer2", "layer3", "layer4", *listed], modules, 0.1)] == []
 
 
 def test_what_layers_leave_of_a_model_adds_up_to_all_of_it():

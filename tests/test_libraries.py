@@ -8,7 +8,7 @@ from opcost.errors import OpcostError
 from opcost.measuring import benchmark
 from opcost.measuring.subjects import ModelSubject
 from opcost.models import libraries
-from opcost.models.configs import define_model, load_model, load_models
+from opcost.models.configs import define_model, load_models
 from opcost.models.construction import build
 from opcost.tuples.calls import model_calls
 from opcost.tuples.extraction import extract_model_tuples
@@ -67,7 +67,7 @@ def test_a_transformer_makes_the_extracted_calls_when_it_is_measured(name, cpu):
     assert (row["status"], row.get("error"), row["differing_calls"]) == ("ok", None, [])
 
 
-@pytest.mark.parametrize("name", ["LlamaForCausalLM", "BertForMaskedLM"])
+@pytest.mark.parametrize("name", ["LlamaForCausalLM"])
 def test_a_transformer_trains_on_the_loss_that_it_returns(name, cpu):
     definition = transformer(name, more={"labels": IDS}, mode="training", optimizer="AdamW")
     extracted = extract_model_tuples(definition)
@@ -140,7 +140,6 @@ def test_the_flops_of_linear_layers_are_two_for_each_weight_and_token():
             "nothing is downloaded: leave `pretrained` out",
         ),
         (lambda: timm("resnet10"), "timm has no model 'resnet10'. Did you mean 'resnet10t'"),
-        (lambda: timm("resnet10t", arguments={"depth": 3}), "unexpected keyword argument 'depth'"),
     ],
 )
 def test_a_model_that_is_not_there_is_explained(definition, message):
@@ -190,13 +189,6 @@ def test_a_public_model_is_extracted_step_by_step():
         assert model_calls(definition).calls
 
 
-def test_the_small_example_makes_the_extracted_calls(cpu):
-    definition = load_model("llama_tiny", ROOT / "config/models")
-    extracted = extract_model_tuples(definition)
-    row = benchmark.measure(ModelSubject(definition, None, extracted), station_of(cpu, QUICK))
-    assert (row["status"], row["differing_calls"]) == ("ok", [])
-
-
 MASK = {"shape": [2, 16], "dtype": "int64"}
 
 
@@ -204,7 +196,6 @@ MASK = {"shape": [2, 16], "dtype": "int64"}
     ("name", "more"),
     [
         ("LlamaForCausalLM", {"use_cache": False}),
-        ("LlamaForCausalLM", {"attention_mask": MASK | {"low": 1, "high": 2}}),
         ("LlamaForCausalLM", {"attention_mask": MASK | {"high": 2}}),
         ("LlamaForCausalLM", {"position_ids": MASK | {"high": 16}, "use_cache": False}),
         ("BertForMaskedLM", {"attention_mask": MASK | {"low": 1, "high": 2}}),

@@ -70,10 +70,6 @@ def test_a_whitelist_filters_by_either_name(tiny_tuples, name):
     assert len(names(manifest, "filtered")) == 5
 
 
-def test_an_operator_that_no_model_executes_is_no_error(tiny_tuples):
-    assert to_benchmark(collect(tiny_tuples, ["matmul"])) == []
-
-
 def test_an_unknown_operator_is_explained_with_those_that_exist(tiny_tuples):
     with pytest.raises(OpcostError) as caught:
         collect(tiny_tuples, ["linaer", "conv2d"])
@@ -172,17 +168,13 @@ def extraction(tiny_tuples, tmp_path_factory):
     [
         (["calls", 0, 0], -1, "calls is "),
         (["calls", 0, 0], 99, "calls is "),
-        (["calls", 0], "abc", "calls is "),
         (["tuples", 0, "flops"], -5, "tuple 0: flops is -5; allowed is a whole number"),
-        (["tuples", 0, "flops"], math.nan, "flops is nan"),
         (["tuples", 0, "bytes"], 2**63, "bytes is 9223372036854775808"),
         (["tuples", 0], [], "tuples is "),
         (["tuples", 0, "canonical_json"], "{}", "describes no operator tuple"),
         (["tuples", 0, "outputs", 0, "shape"], [-1], "no tensor is of shape [-1]"),
         (["tuples", 0, "outputs", 0, "layout"], [1], "has the layout [1]"),
-        (["parameters"], -1, "parameters is -1"),
         (["definition"], "[", "is not an opcost extraction"),
-        (["extraction_s"], math.inf, "extraction_s is inf"),
     ],
 )
 def test_a_model_that_cannot_be_is_refused_with_the_remedy(extraction, keys, value, message):
@@ -246,7 +238,6 @@ def test_any_value_in_a_manifest_is_allowed_or_an_error_of_ours(extraction, data
     [
         ("flops", -1, "flops is -1; allowed is a whole number of at least 0"),
         ("flops", math.nan, "NaN is not a finite number"),
-        ("bytes", "2", "bytes is '2'"),
         ("excluded", "hidden", "excluded is 'hidden'; allowed is null or 'view' or 'filtered'"),
         ("canonical_json", "{}", "describes another tuple ('{}')"),
     ],

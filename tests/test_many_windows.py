@@ -93,23 +93,3 @@ def test_windows_that_are_asked_after_a_loop_have_the_energy_of_the_recording(tm
         found = [window.devices[GPU] for window in windows]
     rows = window_rows(segments(output))
     assert [row["devices"][GPU] for row in rows] == [recorded_windows._kept(each) for each in found]
-
-
-@pytest.mark.usefixtures("card_of_sampler")
-def test_of_windows_that_are_asked_after_a_loop_the_readings_are_written_once(monkeypatch):
-    with power.Monitor([GPU]) as monitor:
-        windows = []
-        for _ in range(20):
-            with power.measure("step", monitor=monitor) as window:
-                time.sleep(0.002)
-            windows.append(window)
-        monitor._wait_for(time.monotonic())
-        flushed, flush = [], monitor._sampler.flush
-        monkeypatch.setattr(monitor._sampler, "flush", lambda: flushed.append(flush()))
-        made, of_sources = [], Shown.of_sources
-        monkeypatch.setattr(
-            Shown, "of_sources", lambda *given: made.append(given) or of_sources(*given)
-        )
-        assert all(window.devices[GPU].at_most_j is not None for window in windows)
-    assert len(flushed) == 1
-    assert len(made) <= 3  # the sampler may write readings meanwhile, or a second begin

@@ -93,11 +93,10 @@ def test_operands_and_results_lie_in_huge_pages_or_in_none():
 
 
 @pytest.mark.skipif("[never]" in first_line(HUGE_PAGES), reason="Linux has no huge pages")
-@pytest.mark.parametrize("order", [(None, True, False, None), (False, True, None)])
-def test_a_plan_places_memory_for_one_target_after_the_other(order):
-    code = f"""
+def test_a_plan_places_memory_for_one_target_after_the_other():
+    code = """
         from opcost.devices.memory_placement import use_huge_pages
-        for wanted in {order}:
+        for wanted in (None, True, False, True, None):
             use_huge_pages(wanted)
     """
     assert in_process(code) == ""

@@ -68,6 +68,15 @@ def test_all_that_was_measured_and_is_known_of_the_device_is_moved(results):
     check_results(results)
 
 
+def test_rows_of_the_last_unreleased_version_are_moved(results):
+    for path in (results / "local").glob("operators/*.parquet"):
+        table = command.pq.read_table(path)
+        metadata = {**table.schema.metadata, b"opcost.schema_version": b"14"}
+        command.records.write(path, table.schema.with_metadata(metadata), table.to_pylist())
+    assert move_results(results) == 3 + len(MODELS)
+    check_results(results)
+
+
 def test_what_is_in_the_present_layout_already_stays(results):
     move_results(results)
     folder = moved_to(results)

@@ -20,10 +20,10 @@ NOT_SUPPORTED, NO_PERMISSION, LOST = 3, 4, 15
 
 
 @pytest.fixture
-def measure(tmp_path_factory):
-    """Run a trial in another process, in real time, with the library on LD_LIBRARY_PATH."""
+def run(tmp_path_factory):
+    """Runs Python in another process, with the library on LD_LIBRARY_PATH; what it prints."""
 
-    def measure(uuid=UUID, flags=(), **simulated):
+    def run(*arguments, flags=(), **simulated):
         folder = tmp_path_factory.mktemp("nvml")
         if build(folder, *flags) is None:
             pytest.skip("no C compiler (cc) to build the simulated NVML with")
@@ -34,16 +34,16 @@ def measure(tmp_path_factory):
             "PYTHONPATH": os.pathsep.join(map(str, paths)),
             **{f"SIMULATED_{name.upper()}": str(value) for name, value in simulated.items()},
         }
-        program = [sys.executable, "-m", "tests.simulated_nvml.measure", uuid]
+        program = [sys.executable, *arguments]
         completed = subprocess.run(program, env=environment, capture_output=True, text=True)
         assert completed.returncode == 0, completed.stderr
         return json.loads(completed.stdout)
 
-    return measure
+    return run
 
 
-def test_in_real_time_power_and_energy_are_the_simulated_ones(measure):
-    row = measure(noise=0.003, performance_state=2)
+def test_in_real_time_power_and_energy_are_the_simulated_ones(run):
+    row = run("-m", "tests.simulated_nvml.measure", UUID, noise=0.003, performance_state=2)
     # Where this machine is busy, the simulated card idles between two calls.
     assert row["power_w"] == pytest.approx(250, rel=0.1)
     assert row["power_ci_low_w"] < row["power_w"] < row["power_ci_high_w"]
@@ -56,22 +56,23 @@ def test_in_real_time_power_and_energy_are_the_simulated_ones(measure):
     assert row["performance_state"] == "P2"
 
 
-def test_an_older_driver_has_the_plain_reading_only(measure):
-    row = measure(flags=("-DOLD_DRIVER",), noise=0.003)
-    assert row["meter"] == "nvml_power_usage"
-    assert row["sensor_averaging_s"] == 1.0
-    assert row["counter_power_w"] is None
-    assert "Function Not Found" in row["meter_missing"]["energy counter"]
-    assert "Function Not Found" in row["meter_missing"]["nvml_power_instant"]
-    # Where this machine is busy, the simulated card idles between two calls.
-    assert row["power_w"] == pytest.approx(250, rel=0.1)
+OF_A_METER = """
+import json, sys
+from opcost.energy.nvml import NvmlMeter
+meter = NvmlMeter(sys.argv[1])
+averaging_s = meter.assumed.averaging_s
+print(json.dumps([meter.name, averaging_s, meter.power_w(), meter.counter_j(), {**meter.missing}]))
+"""
 
 
-def test_a_gpu_that_is_not_there_is_a_reason(measure):
-    row = measure("GPU-none")
-    assert "energy_j" not in row
-    assert "Not Found" in row["energy_reason"]
-    assert row["time_s"] > 0
+def test_an_older_driver_has_the_plain_reading_only(run):
+    name, averaging_s, power_w, counter_j, missing = run(
+        "-c", OF_A_METER, UUID, flags=("-DOLD_DRIVER",), noise=0
+    )
+    assert (name, averaging_s, counter_j) == ("nvml_power_usage", 1.0, None)
+    assert power_w == pytest.approx(60, rel=0.02)
+    assert "Function Not Found" in missing["energy counter"]
+    assert "Function Not Found" in missing["nvml_power_instant"]
 
 
 def test_readings_become_watts_joules_and_seconds(card):

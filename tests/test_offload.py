@@ -182,12 +182,6 @@ def test_a_processor_has_nothing_to_offload_to(model, tmp_path):
     assert "it is a processor" in found.reason
 
 
-def test_it_is_known_to_be_a_processor_without_operators_of_the_model(model, tiny_tuples, tmp_path):
-    on_a_processor = {"conditions_json": '{"target": {"device": "cpu"}}'}
-    path = database(tmp_path / "d.parquet", tiny_tuples, **on_a_processor)
-    assert "it is a processor" in answer_of(model, 5 * 2**20, path).reason
-
-
 def test_a_budget_below_the_largest_weights_and_activations_is_an_error_with_the_numbers(model):
     least = offload_memory(model, 2**30).least_bytes
     assert offload_memory(model, least).room_bytes == model.weights[0].bytes
@@ -212,7 +206,7 @@ def test_sizes_of_memory_have_a_unit(text, size):
     assert memory_size(text) == size
 
 
-@pytest.mark.parametrize("text", ["2 apples", "-2GiB", "0", "0GiB", "2", "GiB", "2gib"])
+@pytest.mark.parametrize("text", ["2 apples", "-2GiB", "0GiB", "2"])
 def test_what_is_no_size_of_memory_is_refused(text):
     ran = CliRunner().invoke(main, ["explain", "alexnet", f"--offload={text}"])
     assert ran.exit_code == 2

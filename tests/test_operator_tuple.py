@@ -97,11 +97,6 @@ def test_an_argument_equal_to_its_default_changes_nothing():
     assert dict(short.arguments).keys() == {"input", "weight"}
 
 
-def test_positional_and_keyword_arguments_are_one():
-    by_position = describe(conv2d, (IMAGE, WEIGHT, None, [2, 2]), {})
-    assert by_position == describe(conv2d, (IMAGE, WEIGHT), {"stride": [2, 2]})
-
-
 def test_an_integer_for_a_float_parameter_is_that_float():
     elu, dropout = torch.ops.aten.elu.default, torch.ops.aten.dropout.default
     assert describe(dropout, (IMAGE, 1, False), {}) == describe(dropout, (IMAGE, 1.0, False), {})

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 import torch
-from opcost.devices.device import BatchTime
+from opcost.devices.device import BlockTime
 from opcost.devices.device_file import DeviceFile, Sample, write_device
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.kinds import KINDS
@@ -71,7 +71,7 @@ class Simulated(CpuDevice):
         with modules_that(self.take_time):
             work()
         seconds = self._now_s - start_s
-        return BatchTime(seconds, seconds)
+        return BlockTime(seconds, seconds)
 
     def take_time(self, module, _arguments):
         self._now_s += 0 if isinstance(module, nn.Sequential) else self.module_s
@@ -113,7 +113,7 @@ class ColdClock(Simulated):
     def time(self, work):
         seconds = super().time(work).host_s + (6e-6 if self.evicted else 0.0)
         self.evicted = False
-        return BatchTime(seconds, seconds)
+        return BlockTime(seconds, seconds)
 
     def note(self, operator):
         self.evicted |= operator is torch.ops.aten.copy_.default
@@ -163,7 +163,7 @@ class Crowded(CpuDevice):
         start_s = self._now_s
         with Switches(self.note):
             work()
-        return BatchTime(*(self._now_s - start_s,) * 2)
+        return BlockTime(*(self._now_s - start_s,) * 2)
 
     def note(self, operator):
         self._now_s += 0.0 if operator is self._operator else 2e-6

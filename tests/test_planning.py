@@ -11,7 +11,7 @@ from opcost.errors import OpcostError
 from opcost.plain_yaml import read_yaml
 from opcost.planning.plan import explained_shares, memory_bytes, plan, predicted_times_s
 from opcost.planning.rounds import Round, write_round
-from opcost.planning.target_plan import beyond_budget, describe_plans, expected_widths
+from opcost.planning.target_plan import beyond_budget, describe_plans
 from opcost.results_folder import round_plan
 from opcost.study import load_study
 from opcost.tuples.extraction import extract_model_tuples
@@ -137,7 +137,7 @@ def test_a_whole_model_takes_what_others_took(settings, wholes, each_s):
 def test_whole_models_are_paid_from_the_budget(settings):
     rows = [row(MIDDLE, 1e-3)]
     # One model and two tuples.
-    budget = 1 + settings.of_whole_model().max_time_s + settings.model_time_s + 2 + 0.01
+    budget = 1 + settings.of_end_to_end().max_time_s + settings.model_time_s + 2 + 0.01
     assert len(plan([MODEL], ALL, rows, settings, budget, 1).chosen) == 2
     assert len(plan([MODEL], ALL, rows, settings, budget - 1, 1).chosen) == 1
     assert len(plan([MODEL], ALL, rows, settings, budget, 2).chosen) == 0
@@ -150,11 +150,6 @@ def test_a_first_budget_holds_what_a_busy_machine_took(conditions):
     )
     planned = plan([], by_id(*records), [], usual, 20, 1, "cpu")
     assert len(planned.chosen) * 1.63 + 6.1 < 1.1 * 20, "seconds of a tuple and of a whole model"
-
-
-def test_measured_times_are_taken_as_they_are():
-    times = predicted_times_s(ALL, [row(SMALL, 0.123)])
-    assert times[ids(SMALL)[0]] == 0.123
 
 
 @given(
@@ -181,10 +176,6 @@ def test_a_fit_of_one_operator_leaves_the_others_alone():
     before = predicted_times_s(by_id(other), [])
     rows = [row(found, 5.0) for found in linear[:7]]  # too few to learn from
     assert predicted_times_s(by_id(*linear, other), rows)[ids(other)[0]] == before[ids(other)[0]]
-
-
-def test_memory_is_that_of_arguments_and_results():
-    assert memory_bytes(record(1000)) == 8000
 
 
 def test_memory_of_the_host_is_not_the_devices():
@@ -215,18 +206,11 @@ def extracted_study(results, device, **changes):
     return addresses
 
 
-@pytest.mark.parametrize(("wide", "said"), [(1, "1 of 2 models is"), (2, "2 of 2 models are")])
-def test_how_many_models_will_not_be_precise_is_said(wide, said):
-    half_widths = {"a": 0.1, "b": 0.1 if wide == 2 else 0.01}
-    assert f"{said} not expected within ±2.0%" in expected_widths(
-        Round(["x"], ["a"], (), 1.0, half_widths), 0.02
-    )
-
-
 def test_what_a_budget_left_out_is_known_after_the_run(tmp_path):
     addresses = extracted_study(tmp_path, "cpu", rounds=3, max_device_time_s=1.0)
     [tuples] = beyond_budget(addresses, "local")
-    assert tuples == ("6 of 6 operator tuples, without which models that call them have no sum")
+    missing = "without which models that call them have no estimate"
+    assert tuples == f"6 of 6 operator tuples, {missing}"
     for number, is_cut in ((2, False), (3, True)):
         plan = round_plan(addresses.folders["local"], addresses.name, number)
         write_round(plan, Round(is_cut=is_cut))
@@ -244,4 +228,4 @@ def test_a_plan_says_which_calls_a_gpu_has_not_been_asked_for(tmp_path, device, 
         raise OpcostError("simulated: no such device")
 
     plan = describe_plans(addresses, not_here)
-    assert ("calls: 2 models to record on the device" in plan) == said
+    assert ("calls: 2 models to trace on the device" in plan) == said

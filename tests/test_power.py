@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import pytest
 from opcost.devices.disturbance import NoWatch
-from opcost.energy.load import SystemClock
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.phase import measure_power
@@ -110,7 +109,6 @@ def test_the_counter_is_read_twice_in_a_window(trial, monkeypatch):
         ({"gain": 0.9}, "counter_disagrees"),
         ({"power_cap_w": 250}, "power_capped"),
         ({"sw_thermal_share": 0.1}, "throttled"),
-        ({"hw_thermal_share": 0.1}, "throttled"),
         ({"brake_share": 0.1}, "throttled"),
         ({"other_processes": 1}, "other_process"),
         ({"idle_w": 150}, "busy_when_idle"),
@@ -191,12 +189,6 @@ def test_an_error_of_the_power_phase_leaves_no_energy_and_a_reason(trial, monkey
     assert row["energy_reason"].startswith("power could not be measured: ZeroDivisionError")
 
 
-def test_refused_permission_leaves_no_energy_and_a_reason(trial):
-    row = trial(fail_all=4)
-    assert "energy_j" not in row
-    assert row["energy_reason"] == "NVML: Insufficient Permissions"
-
-
 def test_a_missing_counter_is_null_and_nothing_worse(trial):
     row = trial(fail_counter=3)
     assert (row["counter_power_w"], row["flags"]) == (None, [])
@@ -229,7 +221,7 @@ def test_a_moment_of_throttling_is_no_reason_for_a_retry(trial):
     assert row["thermal_throttle_s"] > 0
 
 
-@pytest.mark.parametrize("iteration_s", [0.005, 0.02, 0.033, 0.1, 0.2, 0.35])
+@pytest.mark.parametrize("iteration_s", [0.005, 0.033, 0.35])
 def test_an_iteration_in_step_with_the_sensor_is_seen_at_all_its_phases(trial, iteration_s):
     profile = [(0.3, 500.0), (0.7, 200.0)]
     sensor = dataclasses.replace(KNOWN, averaging_s=0.025, rise_s=0.05)
@@ -270,9 +262,7 @@ def test_power_of_a_device_that_waited_in_the_window_is_that_of_the_timed_pace(c
     assert ("pace_differs" in power.flags) == (waited > 0.05)
 
 
-@pytest.mark.parametrize(
-    ("iteration_s", "waited"), [(5e-3, 0.2), (5e-3, 1.0), (0.05, 0.3), (0.2, 0.5), (0.35, 0.3)]
-)
+@pytest.mark.parametrize(("iteration_s", "waited"), [(5e-3, 1.0), (0.05, 0.3), (0.35, 0.3)])
 def test_power_of_long_iterations_is_that_of_the_timed_pace_too(card, iteration_s, waited):
     card.reset(noise=0.003, window_s=0.025)
     profile = [(1 / (1 + waited), WATTS), (waited / (1 + waited), 60)]
@@ -286,7 +276,7 @@ def test_power_of_long_iterations_is_that_of_the_timed_pace_too(card, iteration_
     assert "pace_differs" in power.flags
 
 
-@pytest.mark.parametrize("iteration_s", [0.05, 0.084, 0.105, 0.21, 1.0])
+@pytest.mark.parametrize("iteration_s", [0.05, 0.105, 1.0])
 def test_the_end_of_long_iterations_is_seen_in_time_to_tell_their_pace(card, iteration_s):
     card.reset(noise=0.003, window_s=0.025)
     load = CardLoad(card, iteration_s, WATTS)
@@ -390,13 +380,6 @@ def test_a_processor_is_measured_by_its_counter(tmp_path):
     assert power.estimate.value == pytest.approx(80, rel=0.01)
     assert power.idle_w == pytest.approx(20, rel=0.05)
     assert power.window.counter_w == pytest.approx(80, rel=0.01)
-
-
-def test_the_system_clock_sleeps():
-    clock = SystemClock()
-    start_s = clock.now_s()
-    clock.sleep(0.01)
-    assert clock.now_s() - start_s >= 0.01
 
 
 def test_a_meter_that_gives_out_is_raised(card):

@@ -3,7 +3,6 @@
 The card is the simulated one, which idles.
 """
 
-import gc
 import subprocess
 import sys
 import time
@@ -34,22 +33,6 @@ def test_windows_that_are_over_can_be_asked_after_their_monitor_was_closed(tmp_p
         assert is_about(window.devices[GPU].energy, IDLE_W * window.time_s)
     assert "no energy" not in str(first)
     assert monitor._left is None
-
-
-def test_a_closed_monitor_keeps_no_readings_for_windows_that_nobody_can_ask():
-    with power.Monitor([GPU]) as monitor:
-        for number in range(50):
-            power.start(f"step {number}", monitor=monitor).stop()
-        gc.collect()
-    assert monitor._left is None
-
-
-def test_why_the_readings_had_ended_is_said_after_closing_as_well():
-    with power.Monitor([GPU]) as monitor, power.measure("cut off", monitor=monitor) as window:
-        time.sleep(0.3)
-        monitor._sampler.process.kill()
-        monitor._sampler.process.wait()
-    assert "has ended (killed by SIGKILL)" in window.devices[GPU].reason
 
 
 def test_a_window_that_was_never_stopped_is_told_when_its_monitor_is_closed(tmp_path):

@@ -56,13 +56,6 @@ def samples(times_s, power_w=np.nan, counter_j=np.nan):
 
 
 class TestSensors:
-    def test_readings_that_are_rarer_than_what_the_sensor_shows_have_no_energy(self):
-        times_s = np.arange(0, 60, 1.0)
-        found = energy_of(of_readings(times_s, noisy(times_s), SENSOR), 20.0, 40.0)
-        assert found.energy is None
-        assert found.at_most_j is None
-        assert "was not read, or stood still, for 18 of 20 s: give a shorter period" in found.reason
-
     def test_a_sampler_that_stood_still_in_a_window_does_not_know_it(self):
         times_s = np.concatenate([np.arange(0, 10, 0.025), np.arange(14, 30, 0.025)])
         curve = of_readings(times_s, noisy(times_s), SENSOR)
@@ -219,7 +212,7 @@ class TestPrograms:
         monkeypatch.setenv("SIMULATED_HANG_AT_READING", "60")
         with power.Monitor([GPU]) as monitor:
             start_s = time.monotonic()
-            while time.monotonic() < start_s + 2:
+            while time.monotonic() < start_s + 1:
                 for _ in range(2000):  # more commands than a pipe holds
                     monitor.mark()
                 time.sleep(0.05)
@@ -303,20 +296,6 @@ class TestPrograms:
             time.sleep(0.2)
         assert window.devices[GPU].energy is not None
 
-    def test_a_variable_of_somebody_else_is_no_recording(self, monkeypatch):
-        monkeypatch.setenv("OPCOST_RECORDINGS", "")
-        assert not power.log(loss=1)
-
-    def test_thousands_of_short_windows_keep_their_energy_and_that_of_what_is_around(self):
-        with power.measure("all") as everything:
-            for _ in range(20):
-                for number in range(100):
-                    with power.measure(f"step {number}") as step:
-                        pass
-                time.sleep(0.02)
-            assert step.devices[GPU].at_most_j is not None
-        assert everything.devices[GPU].energy.relative_half_width < 0.1
-
     def test_an_output_stays_where_it_was_named_when_the_program_moves(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         with power.Monitor([GPU], output="run.parquet"):
@@ -379,17 +358,12 @@ class TestCommands:
         assert (found.returncode, document["runs"]) == (5, 1)
         assert document["stopped"] == "run 2 of 3 failed (exit code 5): it is not in the mean"
 
-    @pytest.mark.parametrize("later_s", [0.0, 0.4])
-    def test_of_two_measurements_with_one_output_one_is_refused_and_the_other_whole(
-        self, tmp_path, later_s
-    ):
+    def test_of_two_measurements_with_one_output_one_is_refused_and_the_other_whole(self, tmp_path):
         output = tmp_path / "run.parquet"
         command = [sys.executable, "-m", "opcost", "measure", "--append", "-o", output]
-        command += ["--", "sh", "-c", "sleep 2; echo ran"]
+        command += ["--", "sh", "-c", "sleep 1.5; echo ran"]
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        running = [subprocess.Popen(command, **streams)]
-        time.sleep(later_s)
-        running.append(subprocess.Popen(command, **streams))
+        running = [subprocess.Popen(command, **streams) for _ in range(2)]
         said = [each.communicate(timeout=120) for each in running]
         codes = [each.returncode for each in running]
         if sorted(codes) == [0, 0]:  # the second began when the first had ended
@@ -411,18 +385,6 @@ class TestCommands:
             assert (second.returncode, second.stdout) == (1, "")
             assert "another measurement is writing to" in second.stderr
         assert len(segments(output)) == 1
-
-    @pytest.mark.parametrize(
-        "arguments", [["-o", b"run\xff.parquet"], ["--label", b"a=\xff", "-o", "run.parquet"]]
-    )
-    def test_text_that_cannot_be_printed_is_refused_before_the_command_runs(
-        self, arguments, tmp_path
-    ):
-        texts = [os.fsdecode(each) for each in arguments]
-        found = measure(*texts, "--", "echo", "ran", cwd=tmp_path, errors="replace")
-        assert (found.returncode, found.stdout) == (1, "")
-        assert "that can be printed" in found.stderr
-        assert list(tmp_path.iterdir()) == []
 
     def test_a_signal_ends_a_measurement_of_the_machine_with_an_answer(self, tmp_path):
         output = tmp_path / "run.parquet"
@@ -493,24 +455,6 @@ class TestCommands:
         finish(output)
         assert len(segments(output)) == 1
         assert [path.name for path in tmp_path.iterdir()] == ["run.parquet"]
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (["--duration", "nan"], "'nan': give a number and s, min or h"),
-            (["--every", "inf", "--", "true"], "'inf': give a number and s, min or h"),
-            (["--every", "0.01", "--", "true"], "'0.01': allowed are 0.1 s to"),
-            (["--period", "2min", "--", "true"], "'2min': allowed are 0.001 s to 60 s"),
-            (
-                ["-o", "a.parquet", *["--label", "a=1"] * 2, "--", "true"],
-                "the label 'a' is given twice",
-            ),
-        ],
-    )
-    def test_wrong_options_are_explained(self, arguments, message):
-        found = measure(*arguments)
-        assert found.returncode in (1, 2)
-        assert message in " ".join(found.stderr.split())
 
     def test_a_command_may_have_any_name(self, tmp_path):
         program = Path(os.fsdecode(os.fsencode(tmp_path) + b"/two\nlines\xff"))

@@ -163,33 +163,19 @@ def test_a_fork_has_a_monitor_of_its_own():
 @pytest.mark.parametrize(
     ("command", "code"),
     [
-        (["true"], 0),
-        (["false"], 1),
         (["sh", "-c", "exit 7"], 7),
         (["sh", "-c", "kill -TERM $$"], 128 + signal.SIGTERM),
-        (["no-such-command"], 127),
-        (["/etc/hostname"], 126),
     ],
 )
 def test_the_exit_code_is_that_of_the_command(command, code):
     assert measure("--", *command).returncode == code
 
 
-def test_streams_are_those_of_the_command_and_the_answer_is_on_standard_error():
-    found = measure("--", "cat", input="hello\n")
-    assert found.stdout == "hello\n"
+def test_streams_and_options_after_the_command_are_its_own():
+    script = 'read line; echo "$line" "$@"'
+    found = measure("sh", "-c", script, "sh", "--json", "-d", input="hello\n")
+    assert found.stdout == "hello --json -d\n"
     assert f"{GPU} " in found.stderr
-
-
-def test_options_after_the_command_are_its_own():
-    assert measure("--json", "echo", "--json", "-d").stdout == "--json -d\n"
-
-
-def test_a_command_has_the_energy_of_its_time():
-    found = used(measure("--json", "--", "sleep", 0.6))
-    assert found["energy_ci_low_j"] <= IDLE_W * 0.65
-    assert found["energy_ci_high_j"] >= IDLE_W * 0.59
-    assert found["changes"] > 10
 
 
 def test_repeated_runs_have_an_interval_over_the_runs():
@@ -198,9 +184,6 @@ def test_repeated_runs_have_an_interval_over_the_runs():
     time_s = json.loads(found.stderr)
     assert time_s["time_ci_low_s"] < time_s["time_s"] < time_s["time_ci_high_s"]
     assert used(found)["energy_j"] == pytest.approx(IDLE_W * 0.4, rel=0.1)
-    stopped = measure("--repeat", 3, "--", "false")
-    assert stopped.returncode == 1
-    assert "opcost: run 1 of 3 failed (exit code 1)" in stopped.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -221,16 +204,12 @@ def test_a_signal_reaches_the_command(number):
 
 
 def test_a_process_is_measured_until_it_ends():
-    with subprocess.Popen(["sleep", "8"]) as process:
+    with subprocess.Popen(["sleep", "5"]) as process:
         found = measure("--json", "--pid", process.pid)
     assert found.returncode == 0
-    assert 30 < used(found)["energy_j"] < 480
+    assert 10 < used(found)["energy_j"] < 300
     gone = measure("--pid", process.pid)
     assert (gone.returncode, "there is no process" in gone.stderr) == (1, True)
-
-
-def test_a_duration_is_measured():
-    assert used(measure("--json", "--duration", 0.5))["energy_j"] == pytest.approx(30, rel=0.15)
 
 
 def test_readings_windows_labels_and_metrics_are_written_to_a_table(tmp_path):
@@ -247,14 +226,6 @@ def test_readings_windows_labels_and_metrics_are_written_to_a_table(tmp_path):
     assert events["metrics"]["metrics"] == {"loss": 0.3}
     assert events["window"]["window"] == sys.executable
     assert not recording_beside(output).exists()
-
-
-def test_a_recording_is_continued_as_another_segment(tmp_path):
-    output = tmp_path / "run.parquet"
-    for options in ([], ["--append"]):
-        assert measure("-o", output, *options, "--", "sleep", 0.2).returncode == 0
-    assert sorted(set(pq.read_table(output)["segment"].to_pylist())) == [1, 2]
-    assert len(segments(output)) == 2
 
 
 def test_what_a_killed_measurement_left_becomes_a_segment(tmp_path):
@@ -282,51 +253,16 @@ def test_a_table_may_be_csv(tmp_path):
     assert (listed.exit_code, "has readings alone" in str(listed.output)) == (1, True)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "give a COMMAND, --pid or --duration"),
-        (["--repeat", 2, "--duration", 1], "--repeat is for a COMMAND"),
-        (["--append", "--", "true"], "--append needs --output"),
-        (
-            ["-o", "a.parquet", "--label", "batch", "--", "true"],
-            "'batch' is not a label: give NAME=TEXT",
-        ),
-        (["-o", "run.txt", "--", "true"], "name a file that ends with .parquet or .csv"),
-        (["-d", "tpu", "--", "true"], "'tpu' is no device of this machine"),
-        (["--period", 0, "--", "true"], "'0': give a number and s, min or h"),
-    ],
-)
-def test_wrong_options_are_explained_before_the_command_runs(arguments, message, tmp_path):
-    found = measure(*arguments, cwd=tmp_path)
-    assert found.returncode in (1, 2)
-    assert message in found.stderr
-
-
-def test_nothing_is_logged_outside_a_recording(monkeypatch):
-    monkeypatch.delenv("OPCOST_RECORDINGS", raising=False)
-    assert power.log(loss=1.0) is False
-
-
 def test_power_needs_no_pytorch():
     script = "import sys; import opcost.power; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-@pytest.mark.parametrize(
-    ("setting", "reason"),
-    [
-        ("LOST_AT_S", "NVML: GPU is lost; at most"),
-        ("CRASH_AT_READING", "the process that reads the meters has ended (killed by SIG"),
-    ],
-)
-def test_a_meter_that_fails_leaves_the_command_and_its_exit_code_alone(
-    monkeypatch, setting, reason
-):
-    monkeypatch.setenv(f"SIMULATED_{setting}", {"LOST_AT_S": "1.5"}.get(setting, "60"))
+def test_a_meter_that_fails_leaves_the_command_and_its_exit_code_alone(monkeypatch):
+    monkeypatch.setenv("SIMULATED_LOST_AT_S", "1.5")
     found = measure("--", "sh", "-c", "sleep 2.5; exit 4")
     assert found.returncode == 4
-    assert f"{GPU}: no energy: {reason}" in " ".join(found.stderr.split())
+    assert f"{GPU}: no energy: NVML: GPU is lost; at most" in " ".join(found.stderr.split())
 
 
 def test_readings_that_never_differ_are_flagged(monkeypatch):
@@ -445,44 +381,19 @@ def test_a_recording_of_another_version_is_not_taken_for_one_of_this(tmp_path):
         _ = recording.about
 
 
-LOGGING = """
-import time
-from opcost import power
-for epoch in range(2):
-    with power.measure(f"epoch {epoch}"):
-        time.sleep(0.4)
-        power.log(loss=1 / (1 + epoch))
-"""
-
-
-def test_the_windows_of_a_recording_have_their_energy_and_what_was_logged_in_them(tmp_path):
-    output = tmp_path / "run.parquet"
-    ran = measure("--output", output, "--", sys.executable, "-c", LOGGING)
-    assert ran.returncode == 0, ran.stderr
-    rows = window_rows(segments(output))
-    assert {row["window"]: row["metrics"] for row in rows if "epoch" in row["window"]} == {
-        "epoch 0": {"loss": 1.0},
-        "epoch 1": {"loss": 0.5},
-    }
-    for row in rows:
-        energy = ENERGY.read(row["devices"][GPU])
-        assert is_about(energy, IDLE_W * row["time_s"])
-    text = CliRunner().invoke(main, ["windows", str(output)]).output
-    assert re.search(r"^epoch 1 .* J ± .*  0\.5$", text, re.MULTILINE)
-
-
 STEPS = """
 import time
 from opcost import power
 for step in range(3):
     with power.measure("forward"):
         time.sleep(0.3)
+        power.log(loss=1 / (1 + step))
     with power.measure("update"):
         time.sleep(0.002)
 """
 
 
-def test_windows_of_the_same_name_have_one_line_and_energies_that_are_missing_a_reason(tmp_path):
+def test_the_windows_of_a_recording_have_energies_and_figures_or_reasons(tmp_path):
     output = tmp_path / "run.parquet"
     ran = measure("-o", output, "--label", "batch=8", "--", sys.executable, "-c", STEPS)
     assert ran.returncode == 0, ran.stderr
@@ -497,6 +408,10 @@ def test_windows_of_the_same_name_have_one_line_and_energies_that_are_missing_a_
         assert prose.count("cpu: no energy in any window: ") == 1
     each = json.loads(CliRunner().invoke(main, ["windows", "--each", "--json", str(output)]).output)
     assert [row["window"] for row in each].count("forward") == 3
+    rows = [row for row in window_rows(segments(output)) if row["window"] == "forward"]
+    assert [row["metrics"] for row in rows] == [{"loss": 1 / (1 + step)} for step in range(3)]
+    for row in rows:
+        assert is_about(ENERGY.read(row["devices"][GPU]), IDLE_W * row["time_s"])
     used = next(row for row in each if row["window"] == "forward")["devices"][GPU]
     assert used["changes"] > 10
     assert used["mean_power_w"] == pytest.approx(IDLE_W, rel=0.1)
@@ -555,10 +470,10 @@ def test_what_is_printed_meanwhile_keeps_to_the_clock_and_skips_what_it_has_miss
 
         def during(window):
             moments_s.append(window.time_s)
-            time.sleep(0.3 if len(moments_s) < 4 else 0.6)
+            time.sleep(0.2 if len(moments_s) < 3 else 0.4)
 
-        watch(None, 3.0, monitor, during, 0.5)
-    assert np.median([moment_s % 0.5 for moment_s in moments_s]) < 0.1
+        watch(None, 1.6, monitor, during, 0.3)
+    assert np.median([moment_s % 0.3 for moment_s in moments_s]) < 0.1
 
 
 def test_watching_shows_power_and_energy_and_needs_a_sensor(monkeypatch, tmp_path):
@@ -583,20 +498,6 @@ def test_what_is_printed_meanwhile_does_not_lengthen_the_window():
     found = measure("--every", "2", "--json", "--", "sleep", "2.2")
     text = found.stderr[found.stderr.rindex('{\n  "name"') :]
     assert json.loads(text)["time_s"] < 3.8
-
-
-def test_a_recording_is_not_taken_from_a_measurement_that_is_writing_it(tmp_path):
-    output = tmp_path / "run.parquet"
-    until_told = [sys.executable, "-m", "opcost", "measure", "-o", str(output), "--", "cat"]
-    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(until_told, **pipes, text=True) as first:
-        while not (recording_beside(output) / "samples").exists():
-            time.sleep(0.05)
-        second = measure("--output", output, "--duration", "0.2")
-        assert "another measurement is writing to" in second.stderr
-        first.communicate(timeout=60)
-        assert first.returncode == 0
-    assert len(segments(output)) == 1
 
 
 def test_many_short_windows_leave_their_epoch_its_energy():

@@ -102,22 +102,6 @@ def test_windows_of_one_name_that_overlap_have_no_total():
     assert f"{GPU}: no energy in 'step': the windows overlap" in text_of([total])
 
 
-def test_a_reason_is_said_once_for_all_windows_that_it_is_true_of():
-    found = rows(
-        window("a", 0, None, "0.01 s are too short", at_most_j=4.0),
-        window("b", 2, None, "0.02 s are too short"),
-        window("b", 4, None, "0.03 s are too short"),
-        window("c", 6, TEN),
-    )
-    assert (
-        f"{GPU}: no energy in 'a', 2 windows 'b': the first of them ('a'): 0.01 s are too short; "
-        "at most: 4.00 J in 'a'." in text_of(found)
-    )
-    assert f"{GPU}: no energy in 'a': 0.01 s are too short; at most 4.00 J." in text_of(
-        [found[0], found[3]]
-    )
-
-
 def test_names_that_share_a_reason_have_their_upper_limits():
     found = [
         *(window("step", n, None, f"0.0{n} s are too short", at_most_j=2.0) for n in (1, 2, 3)),

@@ -1,20 +1,16 @@
 """The energy of a window: within its interval, or null with the reason and an upper limit."""
 
-import math
 import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import Sensor
 from opcost.power.curves import of_counter, of_readings
 from opcost.power.estimation import CUT_OFF, NOT_SHOWN, energy_of
-from opcost.power.recording import SAMPLE
 from opcost.rows.flags import COUNTER_DISAGREES
 
-from tests.simulated_nvml.card import UUID
-from tests.simulated_nvml.recorded import Recorded, record
+from tests.simulated_nvml.recorded import record
 from tests.simulated_powercap import Powercap
 
 SENSOR = Sensor(refresh_s=0.1, averaging_s=0.1, counter_refresh_s=0.1, gain_uncertainty=0.05)
@@ -133,28 +129,3 @@ def test_windows_of_a_processor_hold_the_truth(length_s, tmp_path):
     assert sum(held) >= 0.9 * len(held)
     for window, true_j in found:
         assert window.energy.value == pytest.approx(true_j, rel=0.05)
-
-
-@pytest.mark.parametrize("has_counter", [True, False])
-def test_windows_that_begin_and_end_with_their_load_hold_the_truth(card, has_counter):
-    """As those of programs do: at both edges, the truth lies at the limits of what is possible."""
-    generator = random.Random(4)
-    card.reset()
-    meter = NvmlMeter(UUID)
-    rows, windows = [], []
-    starts_s = [6.0 + 1.5 * number + generator.uniform(0, 0.2) for number in range(30)]
-    while card.now_s() < starts_s[-1] + 4:
-        if len(windows) < len(starts_s) and card.now_s() >= starts_s[len(windows)]:
-            windows.append((card.now_s(), card.now_s() + 1.0))
-            card.run(1.0, 300.0)
-        counted_j = meter.counter_j() if has_counter else math.nan
-        unknown = [math.nan] * (len(SAMPLE.names) - 4)
-        rows.append((card.now_s(), 0, meter.power_w(), counted_j, *unknown))
-        next_s = card.now_s() + 0.025
-        edges_s = [edge_s for edge_s in starts_s[len(windows) :][:1] if edge_s > card.now_s()]
-        card.sleep(min([next_s, *edges_s]) - card.now_s())
-    recorded = Recorded(card, SENSOR, np.array(rows, SAMPLE))
-    found = [recorded.window(*each) for each in windows]
-    told = [(each.energy, true_j) for each, true_j in found if each.energy is not None]
-    assert len(told) >= 28
-    assert sum(each.low <= true_j <= each.high for each, true_j in told) >= 0.9 * len(told)

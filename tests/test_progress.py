@@ -26,11 +26,6 @@ def test_the_remaining_time_follows_the_pace():
     assert lines(100, 103)[-1] == "[2/8] about 18 s left"
 
 
-def test_a_few_long_jobs_count():
-    assert lines(100, 101, 102, 107)[-1] is None
-    assert lines(100, 131, 132, 163)[-1] == "[4/8] about 84 s left"
-
-
 def test_a_pause_hardly_spoils_the_estimate():
     assert lines(100, 103, 106, 90_000)[-1] == "[4/8] about 48 s left"
 
@@ -66,14 +61,6 @@ def test_failures_are_shown_as_what_they_are():
     failed = {"status": "out_of_memory", "error": "too large"}
     assert result(failed) == "out_of_memory: too large"
     assert "out_of_memory" in measured_line("model", "mine", {**ROW, **failed})
-
-
-def test_a_later_round_is_told_apart():
-    assert measured_line("model", "mine", ROW, 3).startswith("[model 3] local ")
-
-
-def test_energy_is_shown_where_there_is_some():
-    assert result({**ROW, "energy_j": 1.375}).endswith("1.375 J")
 
 
 @pytest.mark.parametrize(

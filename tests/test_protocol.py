@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from opcost.devices.device import BatchTime, nothing
+from opcost.devices.device import BlockTime, nothing
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.kinds import KINDS
 from opcost.energy.meter import MeterUnavailable
@@ -50,7 +50,7 @@ class SimulatedDevice:
         lead()
         start_s = self.now_s
         work()
-        return BatchTime(self.now_s - start_s, (self.now_s - start_s) * self._host_share)
+        return BlockTime(self.now_s - start_s, (self.now_s - start_s) * self._host_share)
 
     def host_watch(self, baseline_s):
         return self.busy_host
@@ -134,11 +134,6 @@ def test_what_gives_the_device_nothing_to_do_has_no_time(trial):
 def test_a_batch_lasts_as_long_as_was_asked_for(trial):
     result, _ = trial([2e-6], dataclasses.replace(QUICK, batch_s=0.01))
     assert result.time.block_iterations == pytest.approx(5000, rel=0.01)
-
-
-def test_an_iteration_longer_than_a_batch_is_a_batch(trial):
-    result, _ = trial([0.5], dataclasses.replace(QUICK, batch_s=0.01))
-    assert result.time.block_iterations == 1
 
 
 def test_a_restless_workload_stops_at_its_budget_and_says_so(trial):

@@ -3,18 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.costs.sweeps import above_least, fixed, marginal, sample
-from opcost.models.phases import COMPARED_PHASES
-from opcost.rows import schemas
 from opcost.rows.quantities import (
-    CALL_TIME,
-    COMPARED,
-    ED2P,
-    EDP,
     ENERGY,
-    HOST_TIME,
-    OVERHEADS,
-    PHASE_TIMES,
     POWER,
     TIME,
     Quantity,
@@ -50,37 +40,6 @@ def test_names_say_the_quantity_the_limit_and_the_unit(quantity, names):
 @given(ESTIMATES)
 def test_columns_hold_the_estimate(estimate):
     assert TIME.read(TIME.columns(estimate)) == estimate
-
-
-def test_every_interval_of_a_schema_is_that_of_a_quantity():
-    intervals = {
-        name for names in schemas.DESCRIPTIONS.values() for name in names if "_ci_" in name
-    }
-    known = [
-        *(TIME, HOST_TIME, POWER, ENERGY, *OVERHEADS.values()),
-        *(each.of(whose) for each in COMPARED for whose in ("estimate", "end_to_end")),
-        *(CALL_TIME, TIME.of("isolated"), TIME.of("in_context"), TIME.relative("in_context_ratio")),
-        *PHASE_TIMES.values(),
-        *(
-            TIME.of(f"{whose}_{phase}")
-            for whose in ("estimate", "end_to_end")
-            for phase in COMPARED_PHASES
-        ),
-        *(
-            quantity.of(f"{whose}_{part}")
-            for quantity in COMPARED
-            for whose in ("estimate", "end_to_end")
-            for part in ("prefill", "token")
-        ),
-        *(each for quantity in COMPARED for each in (quantity.error, quantity.relative("ratio"))),
-        *(
-            each(quantity)
-            for quantity in COMPARED
-            for each in (sample, fixed, marginal, above_least)
-        ),
-        *(sample(quantity) for quantity in (EDP, ED2P)),
-    ]
-    assert intervals == {name for quantity in known for name in (quantity.low, quantity.high)}
 
 
 def test_no_other_module_makes_names_of_limits():

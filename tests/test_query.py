@@ -72,13 +72,10 @@ def found(path, **wanted):
         ({}, ["conv", "half", "cat", "add", "nms"]),
         ({"operators": ["conv2d"]}, ["conv", "half"]),
         ({"operators": ["aten.add.Tensor", "torchvision.nms"]}, ["add", "nms"]),
-        ({"operators": ["c*"]}, ["conv", "half", "cat"]),
         ({"shapes": ["1x64x56x56"]}, ["conv", "cat", "add"]),
         ({"shapes": ["1x64x56x*"]}, ["conv", "half", "cat", "add"]),
-        ({"shapes": ["56x*"]}, ["nms"]),
         ({"shapes": ["scalar", "2x5"]}, ["cat", "add"]),
         ({"dtypes": ["float16"]}, ["half"]),
-        ({"dtypes": ["float32"], "operators": ["conv2d"]}, ["conv", "half"]),
         ({"targets": ["h200"]}, ["half"]),
         ({"statuses": ["timeout"]}, ["add"]),
         ({"flags": ["drifting", "disturbed"]}, ["half", "cat"]),
@@ -86,7 +83,6 @@ def found(path, **wanted):
         ({"text": "CONV2D(1X64X56X56"}, ["conv"]),
         ({"tuple_ids": [TUPLES["cat"].tuple_id[:6]]}, ["cat"]),
         ({"operators": ["conv2d"], "unflagged": True}, ["conv"]),
-        ({"flags": ["throttled"]}, []),
     ],
     ids=str,
 )
@@ -101,8 +97,6 @@ def test_rows_fit_if_all_that_is_asked_fits(path, wanted, names):
         ({"wanted": Filter(targets=["h20"])}, "no target 'h20'. Did you mean 'h200'"),
         ({"wanted": Filter(statuses=["bad"])}, "no status 'bad'. Allowed: crashed, error, ok, "),
         ({"wanted": Filter(flags=["disturbd"])}, "no flag 'disturbd'. Did you mean 'disturbed'"),
-        ({"wanted": Filter(flags=["xyz"])}, "no flag 'xyz'. Allowed: above_roof, "),
-        ({"wanted": Filter(dtypes=["float"])}, "no dtype 'float'. Did you mean 'float"),
         ({"wanted": Filter(shapes=["1,64"])}, "'1,64' is not a shape"),
         ({"columns": ["flop"]}, "no column 'flop'. Did you mean 'flops'"),
         ({"sort": "tme_s"}, "no column 'tme_s'. Did you mean 'time_s'"),
@@ -274,15 +268,11 @@ def test_a_table_is_sorted_by_time_and_says_how_many_rows_there_are(path):
     assert "rows; --limit" not in run(path).stderr
 
 
-def test_a_database_is_named_as_for_the_other_commands(path):
-    assert run("--database", path, "--csv").output == run(path, "--csv").output
-
-
-@pytest.mark.parametrize(("name", "unit"), [("time", "s"), ("power", "w"), ("energy", "j")])
+@pytest.mark.parametrize(("name", "unit"), [("time", "s"), ("power", "w")])
 def test_a_table_says_what_its_intervals_are_of(tmp_path, name, unit):
     path = tmp_path / "database.parquet"
     note = "±: half of the 95 % interval, from the row's own runs.\n"
-    known = {f"{name}_{unit}": 1e-3}
+    known = {f"{name}_{unit}": 1e-3} | ({"power_w": 1.0} if name == "energy" else {})
     limits = {f"{name}_ci_low_{unit}": 0.9e-3, f"{name}_ci_high_{unit}": 1.1e-3}
     records.write(path, schemas.DATABASE, [row("conv", time_s=1e-3) | known | limits])
     assert run(path).stderr == run(path, "--columns", name).stderr == note
@@ -290,11 +280,6 @@ def test_a_table_says_what_its_intervals_are_of(tmp_path, name, unit):
         assert run(path, *arguments).stderr == ""
     records.write(path, schemas.DATABASE, [row("conv", time_s=1e-3) | known])
     assert run(path).stderr == "", "there is no interval"
-
-
-def test_chosen_columns_are_shown_as_people_read_them(path):
-    completed = run(path, "--operator", "conv2d", "--columns", "description,flops,time")
-    assert completed.stdout.splitlines()[1].split()[-4:] == ["2.00", "ms", "±", "5.0%"]
 
 
 def test_a_list_is_shown_by_its_first_values_as_people_read_them(tmp_path):
@@ -375,11 +360,9 @@ def test_no_command_overwrites_the_database_that_it_reads(path, words, name):
     ("argument", "advice"),
     [
         ("conv2d", "To select an operator, write --operator conv2d"),
-        ("aten.conv2d.default", "write --operator aten.conv2d.default"),
         ("*norm*", "write --operator '*norm*'"),
         ("relu(1x8)", "write --tuple 'relu(1x8)'"),
         ("another.parquet", "run a study"),
-        ("results/conv2d", "run a study"),
     ],
 )
 def test_what_is_no_file_may_be_meant_as_an_operator(argument, advice):
@@ -387,12 +370,6 @@ def test_what_is_no_file_may_be_meant_as_an_operator(argument, advice):
     assert result.exit_code == 1
     assert f"there is no database {argument}" in result.output
     assert advice in result.output
-
-
-def test_an_unknown_operator_exits_with_1(path):
-    completed = run(path, "--operator", "conv2")
-    assert completed.exit_code == 1
-    assert "Did you mean 'conv2d'" in completed.stderr
 
 
 def completions(monkeypatch, words):

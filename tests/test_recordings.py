@@ -9,9 +9,9 @@ import torch
 from opcost.costs.comparison import compare_study
 from opcost.devices.device_file import DeviceFile, read_device, write_device
 from opcost.errors import OpcostError
-from opcost.measuring.job import recording_job
-from opcost.measuring.recording import record_on
+from opcost.measuring.job import tracing_job
 from opcost.measuring.target_files import TargetFiles
+from opcost.measuring.tracing import trace_on
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.source import ChangedSource, source_digest
 from opcost.results_folder import device_file, recording, target_folder
@@ -19,7 +19,7 @@ from opcost.tuples.calls import recorded_calls
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import calls_hash, read_model_tuples, write_model_tuples
-from opcost.tuples.recordings import calls_on
+from opcost.tuples.traces import calls_on
 
 from tests.comparisons import noise, row
 
@@ -107,7 +107,7 @@ def recorded(cpu, there, folder):
     """What was extracted of a network, and recorded on a device where it does something else."""
     definition = definition_of(NET.format(there=f"if not {ON_FAKES}: {there}"), folder)
     extracted = extract_model_tuples(definition, folder)
-    return extracted, record_on(cpu, definition, folder, extracted)
+    return extracted, trace_on(cpu, definition, folder, extracted)
 
 
 def test_a_recording_has_the_calls_of_the_device(cpu, tmp_path):
@@ -130,7 +130,7 @@ def test_a_model_that_is_no_longer_its_definition_is_not_recorded(cpu, tmp_path)
     [path] = tmp_path.glob("*.py")
     path.write_text("changed = True")
     with pytest.raises(ChangedSource):
-        record_on(cpu, definition, tmp_path, extracted)
+        trace_on(cpu, definition, tmp_path, extracted)
 
 
 def test_further_sizes_of_a_model_whose_sizes_depend_on_values_depend_on_them(cpu, tmp_path):
@@ -139,7 +139,7 @@ def test_further_sizes_of_a_model_whose_sizes_depend_on_values_depend_on_them(cp
     tuples = [record for record in extracted.tuples if record.operator_tuple.name != "relu"]
     assert any(record.value_dependent for record in tuples)
     without = dataclasses.replace(extracted, tuples=tuple(tuples), calls=())
-    there = record_on(cpu, definition, tmp_path, without)
+    there = trace_on(cpu, definition, tmp_path, without)
     found = {record.operator_tuple.name: record.value_dependent for record in there.tuples}
     assert found["relu"]
 
@@ -207,7 +207,7 @@ def job(cpu, conditions, folder, tmp_path):
         write_model_tuples(extraction, extract_model_tuples(definition, tmp_path))
         output.parent.mkdir(exist_ok=True)
         files = TargetFiles("gpu", conditions, device_file(folder))
-        recording_job(extraction, tmp_path, files, output)
+        tracing_job(extraction, tmp_path, files, output)
         return read_model_tuples(output)
 
     return run

@@ -231,26 +231,10 @@ print("pandas" in sys.modules, table.to_pandas().a.sum(), "pandas" in sys.module
     assert done.stdout == "False 1.0 True\n"
 
 
-def test_files_are_read_in_the_order_given(tmp_path):
-    paths = [tmp_path / f"{name}.parquet" for name in "ba"]
-    for path in paths:
-        records.write(path, schemas.MODEL, [{"model": path.stem, "status": "error"}])
-    assert records.read_all(paths, schemas.MODEL)["model"].to_pylist() == ["b", "a"]
-    assert len(records.read_all([], schemas.MODEL)) == 0
-
-
 def test_some_columns_are_read_alone(tmp_path):
     records.write(tmp_path / "row.parquet", schemas.MODEL, [{"model": "net", "status": "error"}])
     table = records.read(tmp_path / "row.parquet", schemas.MODEL, ["status", "model"])
     assert table.to_pylist() == [{"status": "error", "model": "net"}]
-
-
-def test_values_that_changed_on_the_disk_are_noticed(tmp_path):
-    path = tmp_path / "row.parquet"
-    records.write(path, schemas.MODEL, [{"model": "a model with a name to be found"}])
-    path.write_bytes(path.read_bytes().replace(b"a name to be found", b"a game to be found"))
-    with pytest.raises(OpcostError, match=f"delete {path} and run again"):
-        records.read(path, schemas.MODEL)
 
 
 def with_metadata(path, **changes):
@@ -369,15 +353,6 @@ def test_a_table_of_another_version_that_is_made_from_measurements_is_made_again
         OpcostError, match=r"does not have the columns of its schema version 1.*again"
     ):
         records.read(path, schemas.COMPARISON)
-
-
-def test_a_column_that_was_renamed_twice_is_read(tmp_path):
-    """`execution_batches` of version 1 became `run_batches`, and then `run_blocks`."""
-    path = tmp_path / "database.parquet"
-    records.write(path, schemas.DATABASE, [ROWS_OF_RUNS])
-    assert "execution_batches" in as_version_1(path).column_names
-    [row] = records.read(path, schemas.DATABASE).to_pylist()
-    assert row["run_blocks"] == ROWS_OF_RUNS["run_blocks"]
 
 
 def test_files_that_version_1_wrote_are_read(tmp_path):

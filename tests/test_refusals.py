@@ -101,6 +101,7 @@ def test_random_weights_are_not_downloaded():
         ("a: No", "YAML reads No as false; write false"),
         ("on: 1", 'YAML reads on as true; write true, or "on" in quotes'),
         ("1: 1", "has the key 1: keys are strings; write it in quotes"),
+        ("a: !!python/object/apply:os.system [ls]", "is not valid YAML; repair it"),
         ("a: [.nan]", "a.0 is nan: only finite numbers"),
         ("a: -.inf", "a is -inf: only finite numbers"),
         ("[" * 5000 + "]" * 5000, "nests values more than 20 levels deep"),

@@ -1,5 +1,3 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -112,16 +110,3 @@ def test_results_of_a_device_are_not_put_into_the_folder_of_another(tmp_path):
     refuse_other_device(folder.with_name("auto-1thread-01234567"), "cuda:0")
     with pytest.raises(OpcostError, match="`auto` is cuda:0: set `device` of the target to cuda:0"):
         refuse_other_device(folder, "cuda:0")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [(["--help"], "usage: python -m opcost.move_results"), ([], "Nothing to move: ")],
-)
-def test_the_command_that_moves_results_touches_nothing_where_it_has_no_work(
-    tmp_path, arguments, said
-):
-    command = [sys.executable, "-m", "opcost.move_results", *arguments]
-    completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert completed.stdout.startswith(said)
-    assert not [*tmp_path.iterdir()]

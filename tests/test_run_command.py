@@ -14,6 +14,7 @@ import opcost as package
 import pyarrow.parquet as pq
 import pytest
 import torch
+from opcost.costs.answers import costs_of_models
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
 from torch import nn
@@ -29,12 +30,12 @@ def opcost(done):
     """Runs a command of opcost where the tiny study is the default study, and is measured."""
     shutil.copy(done.root / "tests/study/config.yaml", done.root / "config/config.yaml")
 
-    def run(*arguments):
+    def run(*arguments, charts=False):
         environment = {**os.environ, "PYTHONPATH": str(done.root / "scripts")}
         return subprocess.run(
             [sys.executable, "-m", "opcost", *arguments],
             cwd=done.root,
-            env=warm_python.with_warm_jobs(environment),
+            env=warm_python.with_warm_jobs(environment, charts=charts),
             capture_output=True,
             text=True,
             timeout=300,
@@ -68,7 +69,7 @@ def command_of(run):
 
 
 def compared(checkout):
-    rows = pq.read_table(checkout.root / "results/comparison.parquet").to_pylist()
+    rows = costs_of_models(checkout.root / "results/answers.parquet")
     return {(row["target"], row["model"]) for row in rows}
 
 
@@ -106,7 +107,9 @@ def test_runs_measure_what_they_name_and_tables_show_all_that_is_measured(done, 
 def test_an_operator_is_measured_without_a_model_and_stays_in_the_tables(done, opcost):
     before, whole = stamps(done), compared(done)
     convolution = "conv2d(1x3x8x8, 3x3x3x3, 3, padding=[1,1])"
-    ended = opcost("operator", convolution, "--axis", "zeros=[0,0.5]", "--axis", "padding=[1,2]")
+    ended = opcost(
+        "operator", convolution, "--axis", "zeros=[0,0.5]", "--axis", "padding=[1,2]", charts=True
+    )
     assert ended.returncode == 0, ended.stderr
     assert re.match(r"\nSweep conv2d: 4 operators on .*\n\nzeros  padding ", ended.stdout)
     # One of them is the convolution of tiny_cnn.
@@ -114,9 +117,13 @@ def test_an_operator_is_measured_without_a_model_and_stays_in_the_tables(done, o
     assert before.items() <= stamps(done).items()
 
     assert opcost("run", "tiny_mlp").returncode == 0
-    swept = pq.read_table(done.root / "results/sweeps.parquet")["sweep"].to_pylist()
-    assert swept == ["conv2d"] * 4
+    swept = pq.read_table(done.root / "results/sweeps.parquet").to_pylist()
+    assert [each["sweep"] for each in swept] == ["conv2d"] * 4
+    assert all(each["time_s"] > 0 and each["flops"] > 0 for each in swept)
     assert compared(done) == whole
+    models = pq.read_table(done.root / "results/models.parquet")["model"].to_pylist()
+    assert {*models} == {"tiny_mlp", "tiny_cnn"}
+    assert "Sweep conv2d: 4 operators on " in (done.root / "results/summary.txt").read_text()
 
 
 FURTHER_ROUNDS = {"rounds": 3, "precision": {"models": 1e-4}}
@@ -179,7 +186,7 @@ def test_each_kind_of_layer_is_run_alone_and_no_operator_is_measured_again(done,
     assert "time share" in header
     last = [re.findall(rf"^\({row}\) .*$", found.stdout, re.MULTILINE) for row in LAST_ROWS]
     assert [len(lines) for lines in last] == [1, 1, 1]
-    rows = pq.read_table(done.root / "results/comparison.parquet").to_pylist()
+    rows = costs_of_models(done.root / "results/answers.parquet")
     has_energy = any(row["end_to_end_energy_j"] for row in rows)
     assert ("energy share" in header) == has_energy  # without a sensor, there are no such columns
     measured = {row["model"] for row in rows if row["end_to_end_time_s"]}
@@ -194,7 +201,7 @@ def test_without_a_model_the_study_is_measured_and_what_was_run_before_is_kept(d
     found = opcost("run")
     assert found.returncode == 0, found.stderr
     assert re.search(
-        r"\[plan\] local: about \d+ s for 1 whole model, \d+ tuples measured before", found.stderr
+        r"\[plan\] local: about \d+ s for 1 model, \d+ tuples measured before", found.stderr
     )
     assert "tiny_mlp " in found.stdout
     assert "tiny_cnn " in found.stdout
@@ -236,7 +243,7 @@ def test_a_report_is_made_anew_from_what_is_measured(done, opcost):
     whole.unlink()
     before = stamps(done)
     (done.root / "results/report.html").unlink()
-    reported = opcost("report")
+    reported = opcost("report", charts=True)
     assert reported.returncode == 0, reported.stderr
     assert reported.stdout.endswith(f"The report: {done.root / 'results/report.html'}\n")
     assert (done.root / "results/report.html").exists()

@@ -4,15 +4,16 @@ import json
 import subprocess
 import sys
 
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from opcost.costs.answers import costs_of_models
 from opcost.rows.flags import PACE_DIFFERS
 from opcost.rows.quantities import ENERGY
 
 from tests.benchmarks.simulated_gpu import true_costs
 from tests.checkout import configure
 from tests.simulated_cuda import gpu
-from tests.simulated_cuda.symbols import undefined
 from tests.simulated_nvml.points import CardPoint
 
 MISSING = gpu.missing()
@@ -55,12 +56,6 @@ def launches(found, simulated):
         return counts
 
     return count
-
-
-def test_undefined_symbols_are_read_with_their_versions():
-    needed = dict(undefined(gpu.TORCH / "lib/libc10_cuda.so"))
-    assert needed["cudaMalloc"].startswith("libcudart.so")
-    assert needed["memcpy"].startswith("GLIBC")
 
 
 def test_events_behind_a_sleep_and_a_graph_show_the_devices_time(found):
@@ -125,10 +120,6 @@ def test_memory_is_limited_and_shared_with_other_processes(found):
     assert "OutOfMemoryError" in probe["error"]
 
 
-def test_memory_holds_what_the_host_copied_to_it(found):
-    assert found("contents")["kept"]
-
-
 @pytest.mark.parametrize("direction", ["to_device", "to_host"])
 def test_copies_of_pinned_memory_are_faster_and_the_host_does_not_wait_for_them(found, direction):
     size, latency_s = 2**22, 2e-6
@@ -162,28 +153,6 @@ def test_each_gpu_has_its_own_clock(found):
     assert probe["second_idle"]
 
 
-def test_gpus_can_be_hidden(found):
-    probe = found("visible_gpus")
-    assert (probe["count"], f"GPU-{probe['uuid']}") == (1, gpu.SECOND_UUID)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("old_driver", "driver on your system is too old (found version 12040)"),
-        ("no_driver", "Found no NVIDIA driver"),
-    ],
-)
-def test_without_a_new_enough_driver_there_is_no_gpu(name, message, found):
-    assert not found(name)["available"]
-    assert message in found(name)["error"]
-
-
-def test_an_architecture_without_kernels_is_found_at_the_first_launch(found):
-    assert found("old_architecture")["available"]
-    assert "cudaErrorNoKernelImageForDevice" in found("old_architecture")["error"]
-
-
 def test_the_card_of_nvml_draws_what_the_kernels_draw(found):
     probe = found("energy")
     assert probe["drawn"] == pytest.approx(probe["true"], rel=1e-3)
@@ -211,10 +180,7 @@ def test_every_process_that_initialises_cuda_is_known(simulated, probes):
         for process in simulated.processes()
         if "cuInit" in (ran.name for ran in simulated.ran(process))
     ]
-    without = ("old_driver", "no_driver")
-    assert sorted(with_gpu) == sorted(
-        found["process"] for name, found in probes.items() if name not in without
-    )
+    assert sorted(with_gpu) == sorted(found["process"] for found in probes.values())
 
 
 @pytest.mark.slow
@@ -275,7 +241,7 @@ def test_a_study_measures_time_and_energy_of_the_simulated_gpu(tmp_path, checkou
     sensor = json.loads(next(results.glob("local/*/sensor.json")).read_text())
     assert sensor["readings"][sensor["meter"]]["refresh_s"] == pytest.approx(0.1, rel=0.05)
     assert sensor["idle_power_w"] == pytest.approx(90, rel=0.02)
-    comparison = pq.read_table(results / "comparison.parquet").to_pandas()
+    comparison = pd.DataFrame(costs_of_models(results / "answers.parquet"))
     assert comparison.estimate_energy_j.notna().all()
     in_context = comparison.in_context_time_s / comparison.operators_time_s
     assert ((in_context - 1).abs() < 0.05).all()

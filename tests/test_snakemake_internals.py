@@ -55,7 +55,7 @@ def test_a_function_that_was_renamed_is_missed(monkeypatch):
         internals.check(SimpleNamespace(), started=False)
 
 
-@pytest.mark.parametrize("moved", [{"prefix": "cost"}, {"replace_prefix": {"results/": "cost/"}}])
+@pytest.mark.parametrize("moved", [{"replace_prefix": {"results/": "cost/"}}])
 def test_a_module_whose_files_another_workflow_moves_is_refused_in_a_sentence(moved, tmp_path):
     (tmp_path / "Snakefile").write_text(
         f'module opcost:\n    snakefile: "{WORKFLOW}/Snakefile"\n    config: {{}}\n'

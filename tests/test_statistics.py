@@ -13,7 +13,6 @@ from opcost.statistics import (
     drifts,
     mean,
     median,
-    product,
     ratio,
     student_97_5,
     weighted_sum,
@@ -96,11 +95,6 @@ def test_a_sum_with_an_unsure_term_has_no_interval():
     total = weighted_sum([(2, Estimate(1.0, 0.9, 1.1)), (1, Estimate(3.0, None, None))])
     assert total == Estimate(5.0, None, None)
     assert correlated_sum([(1, total)]) == total
-
-
-@given(estimates(), estimates())
-def test_a_quotient_undoes_a_product(first, second):
-    assert ratio(product(first, second), second).value == pytest.approx(first.value)
 
 
 def test_intervals_of_a_ratio_hold_the_truth():

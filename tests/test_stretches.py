@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from opcost.power.stretches import NO_EDGES, PowerRange, Stretches
 
 SHOWN = PowerRange(low_w=100.0, high_w=300.0, peak_w=700.0, resolution_s=0.2)
-EDGES_S = np.array([1.0, 1.9, 2.0, 2.05, 4.0])
 MOMENT_S = 2.0
 
 watts = st.floats(0, 700)
@@ -31,21 +30,6 @@ def test_a_short_stretch_is_within_the_limits_that_its_mean_with_anything_else_a
     assert least_w - 1e-6 <= power_w <= most_w + 1e-6
 
 
-def test_stretches_reach_outwards_from_a_moment():
-    before = Stretches.before(EDGES_S, MOMENT_S, 0.5)
-    assert before.lengths_s == pytest.approx([0.1, 0.9])
-    assert before.starts_s == pytest.approx([0.0, 0.1])
-    assert before.ends_s == pytest.approx([0.1, 0.5])
-    after = Stretches.after(EDGES_S, MOMENT_S, 0.03)
-    assert after.lengths_s == pytest.approx([0.05])
-    assert after.ends_s == pytest.approx([0.03])
-
-
-def test_without_edges_there_is_one_long_stretch_on_either_side():
-    for side in (Stretches.before, Stretches.after):
-        assert side(NO_EDGES, MOMENT_S, 0.1).limits_j(SHOWN) == pytest.approx((10.0, 30.0))
-
-
 def test_a_blur_counts_an_eighth_of_its_length_on_the_other_side_of_an_edge():
     side = Stretches.after(NO_EDGES, MOMENT_S, 0.5)
     assert side.blurred_j(SHOWN, 1.0) == pytest.approx((100 / 8, 300 / 8))
@@ -58,13 +42,6 @@ def test_more_edges_never_narrow_the_limits(edges_s):
         least_j, most_j = side(edges_s, MOMENT_S, 0.1).limits_j(SHOWN)
         assert least_j <= 10.0 + 1e-9
         assert most_j >= 30.0 - 1e-9
-
-
-def test_parts_between_two_moments_know_how_long_their_stretches_are():
-    between = Stretches.between(EDGES_S, 1.95, 2.02)
-    assert between.lengths_s == pytest.approx([0.1, 0.05])
-    assert between.starts_s == pytest.approx([0.0, 0.05])
-    assert between.ends_s == pytest.approx([0.05, 0.07])
 
 
 def test_what_is_resolved_is_certain_and_the_rest_between_its_limits():

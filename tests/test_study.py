@@ -141,23 +141,14 @@ def test_the_shipped_configuration_is_valid():
         ({**CONFIG, "measurement": {"max_time_s": 0.05}}, "min_time_s (0.1) exceeds"),
         ({**CONFIG, "targets": {"local": {"device": "gpu"}}}, "targets.local.device: 'gpu'"),
         ({**CONFIG, "targets": {"local": {"device": "cpu", "threads": 0}}}, "threads: 0 is less"),
-        ({**CONFIG, "targets": {"x": {"device": "cpu", "threads": 10**9}}}, "maximum of 4096"),
-        ({**CONFIG, "targets": {"x": {"device": "cpu", "threads": 2.0}}}, "threads: 2.0 is not of"),
         ({**CONFIG, "targets": {"x": {"device": "cpu\n"}}}, r"'cpu\n' does not match"),
         ({**CONFIG, "targets": {"x\n": {"device": "cpu"}}}, "printable characters only"),
         ({**CONFIG, "targets": {True: {"device": "cpu"}}}, "has the key True: keys are strings"),
-        ({**CONFIG, "targets": {5: {"device": "cpu"}}}, "targets has the key 5: keys are strings"),
-        ({**CONFIG, "models": [True]}, "True is not of type 'string'"),
         ({**CONFIG, "model_directory": "\0"}, "without null characters"),
         ({**CONFIG, "measurement": {"timeout_s": math.nan}}, "measurement.timeout_s is nan: only"),
-        ({**CONFIG, "measurement": {"timeout_s": math.inf}}, "measurement.timeout_s is inf: only"),
         ({**CONFIG, "measurement": {"timeout_s": 10**400}}, "greater than the maximum of 604800"),
         ({**CONFIG, "measurement": {"max_time_s": "6e1"}}, "it is a string; in YAML write 60.0 ("),
-        ({**CONFIG, "measurement": {"idle_s": "6e-7"}}, "it is a string; in YAML write 6.0e-07 ("),
-        ({**CONFIG, "measurement": {"power_min_s": 20}}, "power_min_s (20) exceeds"),
-        ({**CONFIG, "rounds": "3"}, "it is a string; in YAML write 3 ("),
         ({**CONFIG, "measurement": {"seed": "1e3"}}, "it is a string; in YAML write 1000 ("),
-        ({**CONFIG, "measurement": {"seed": "1.5"}}, "'1.5' is not of type 'integer' ("),
         ({**CONFIG, "operators": "none"}, "operators: 'none' is not allowed ("),
         ({**CONFIG, "max_device_time_s": 0}, "max_device_time_s: 0 is not greater than 0 ("),
         ({**CONFIG, "targets": {"tuples": {"device": "cpu"}}}, "give the target another name"),
@@ -196,30 +187,20 @@ def test_a_wrong_configuration_is_explained(load, config, message):
     ("model", "message"),
     [
         ({**MODEL, "memroy_format": "x"}, "Did you mean 'memory_format'?"),
-        ({**MODEL, "kwargs": {"mask": 1}}, "What forward takes goes into inputs"),
+        ({**MODEL, "kwargs": {"mask": 1}}, "Arguments of forward belong to inputs"),
         ({**MODEL, "inputs": {"x": 1}}, "inputs: {'x': 1} has no tensor"),
-        ({**MODEL, "inputs": 1}, "is not of type 'array', 'object' (The arguments of forward"),
-        ({**MODEL, "inputs": ["x"]}, "inputs: ['x'] has no tensor"),
         ({**MODEL, "factory": "a:b"}, "top level: it has model and factory (Give either model"),
         ({"inputs": MODEL["inputs"]}, "it has neither model nor factory (Give either"),
         ({**MODEL, "inputs": [{"shape": [1, 0]}]}, "inputs.0.shape.1: 0 is less than the minimum"),
-        ({**MODEL, "inputs": [{"shape": [1, "3"]}]}, "inputs.0.shape.1: '3' is not of type"),
-        ({**MODEL, "dtype": "float23"}, "'float23' is not one of"),
         ("model: [", "is not valid YAML"),
-        ("day: 2026-13-45", "is not valid YAML"),
         (b"model: \xff", "is not UTF-8 text"),
-        ("[" * 1000, "nests values more than 20 levels deep"),
-        ("[" * 30 + "]" * 30, "nests values more than 20 levels deep"),
         ("&a [*a]", "nests values more than 20 levels deep"),
         (BOMB, "holds more than 100000 values"),
         (
             BOMB.replace("[1]", "{b: 1}").replace("[", "{<<: [").replace("]", "]}"),
             "holds more than",
         ),
-        (f"a: &a [{'1, ' * 400}]\nb: [{'*a, ' * 400}]", "holds more than 100000 values"),
         ("#" * 2_000_000, "has more than 500000 bytes"),
-        ("1: 2", "top level has the key 1"),
-        ({**MODEL, "arguments": {"rate": math.nan}}, "arguments.rate is nan"),
         ("", "'inputs' is a required property"),
     ],
 )
@@ -298,20 +279,6 @@ def test_the_targets_are_those_that_are_named_last(sources, names):
     merged = {"models": ["net"], "targets": LOCAL | GPU}
     chosen = targets_named_last(merged, sources)
     assert chosen == merged | {"targets": {name: merged["targets"][name] for name in names}}
-
-
-@pytest.mark.parametrize("targets", [None, [], "local"])
-def test_targets_that_are_none_are_left_to_the_check(targets):
-    assert targets_named_last({"targets": targets}, [{"targets": targets}]) == {"targets": targets}
-
-
-def test_comments_in_a_factory_do_not_change_its_definition(load, tmp_path):
-    model = {"factory": "source:build", "inputs": [{"shape": [1]}]}
-    definitions = []
-    for text in ("def build(): return 1", "# why\ndef build():\n    return 1", "def build(): ..."):
-        (tmp_path / "source.py").write_text(text)
-        definitions.append(load(model=model).models["net"].to_json())
-    assert definitions[0] == definitions[1] != definitions[2]
 
 
 def test_the_default_settings_are_those_of_a_study_that_changes_none(load):

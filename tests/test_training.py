@@ -89,9 +89,6 @@ def test_the_definition_of_an_inference_is_the_same_as_before_there_was_training
         ({"mode": "inference", "optimizer": "SGD"}, "optimizer: it is for training"),
         ({"targets": [{"shape": [2]}]}, "targets: they are given to a loss, but there is none"),
         ({"loss": {"label_smoothing": 0.1}}, "loss: 'name' is a required property"),
-        ({"optimizer": 3}, "optimizer: 3 is not of type"),
-        ({"loss": "mse_loss", "targets": [{"shape": [0]}]}, "targets.0.shape.0: 0 is less than"),
-        ({"mode": "train"}, "mode: 'train' is not one of"),
     ],
 )
 def test_a_training_that_cannot_be_is_explained(config, message):
@@ -290,18 +287,25 @@ def test_heads_in_training_are_outputs_of_which_each_has_the_loss():
     assert names.count("nll_loss_forward") == 3
 
 
+SMALL = """
+def build(): return nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+def loss(output): return output.square().mean()
+"""
+
+
 @pytest.mark.parametrize(
     "optimizer",
     ["SGD", "AdamW", "Adam", "RMSprop", "Adagrad", "NAdam", "RAdam", "Adamax", "Adadelta"],
 )
-def test_each_step_makes_the_same_calls_whatever_the_learning_rate(optimizer):
+def test_each_step_makes_the_same_calls_whatever_the_learning_rate(optimizer, tmp_path):
     """A step in the middle of a training: the corrections of the first steps have faded."""
-    definition = trained("squeezenet1_1", optimizer=optimizer)
-    run = runnable(build(definition), definition, example_further_inputs(definition))
+    definition = of_file(tmp_path, SMALL, loss="loss", optimizer=optimizer)
+    further = example_further_inputs(definition)
+    run = runnable(build(definition, tmp_path), definition, further, tmp_path)
     inputs = example_inputs(definition)
-    first = model_calls(definition)
-    other = trained("squeezenet1_1", optimizer=optimizer, optimizer_arguments={"lr": 0.5})
-    assert model_calls(other).calls == first.calls
+    first = model_calls(definition, tmp_path)
+    training = replace(definition.training, optimizer_arguments={"lr": 0.5})
+    assert model_calls(replace(definition, training=training), tmp_path).calls == first.calls
     weights = [each.detach().clone() for each in run.module.parameters()]
     run.prepare(inputs)
     for _ in range(3):
@@ -342,8 +346,7 @@ def test_what_an_earlier_phase_used_comes_from_memory():
 @pytest.mark.parametrize(
     "definition",
     [
-        trained("resnet18", 64),
-        trained("alexnet", 63, optimizer="Adam"),
+        trained("squeezenet1_1", 64, optimizer="Adam"),
         trained("shufflenet_v2_x0_5", 64, optimizer="RMSprop"),
         trained("vit_b_32", 32, {"image_size": 32}, optimizer="AdamW"),
         trained("swin_t", 64, optimizer="Adagrad"),
@@ -361,17 +364,19 @@ def test_all_tuples_of_a_step_run_again_from_their_json(definition, cpu):
 
 @pytest.mark.parametrize("optimizer", ["SGD", "AdamW", "RMSprop"])
 @pytest.mark.parametrize("way", ["foreach", "fused"])
-def test_optimizers_over_lists_of_tensors_launch_kernels(optimizer, way, cpu):
+def test_optimizers_over_lists_of_tensors_launch_kernels(optimizer, way, cpu, tmp_path):
     if (optimizer, way) == ("RMSprop", "fused"):
         pytest.skip("PyTorch has no such optimizer")
-    definition = trained("squeezenet1_1", optimizer=optimizer, optimizer_arguments={way: True})
-    calls = [call for call in model_calls(definition).calls if call.place.phase == OPTIMIZER]
+    training = {"optimizer": optimizer, "optimizer_arguments": {way: True}}
+    definition = of_file(tmp_path, SMALL, loss="loss", **training)
+    found = extract_model_tuples(definition, tmp_path)
+    calls = model_calls(definition, tmp_path).calls
+    calls = [call for call in calls if call.place.phase == OPTIMIZER]
     assert calls
     for call in calls:
         name = call.operator_tuple.name
         if name.startswith(("_foreach", "_fused")):
             assert call.launches_kernel, name
-    found = extract_model_tuples(definition)
     for record, _ in found.kernels():
         if record.operator_tuple.name.startswith(("_foreach", "_fused")):
             operator_workload(record, cpu, "warm", seed=0).run(2)
@@ -534,12 +539,11 @@ def test_under_autocast_casts_are_operators_like_any_other(training):
 
 
 def test_the_whole_model_is_measured_under_autocast(cpu):
-    for training in (True, False):
-        # Of few weights: a processor without bfloat16 takes long for each.
-        definition = in_mixed_precision(training, model="squeezenet1_1")
-        extracted = extract_model_tuples(definition)
-        row = benchmark.measure(ModelSubject(definition, None, extracted), station_of(cpu, QUICK))
-        assert (row["status"], row.get("error"), row["differing_calls"]) == ("ok", None, [])
+    # Of few weights: a processor without bfloat16 takes long for each.
+    definition = in_mixed_precision(training=False, model="squeezenet1_1")
+    extracted = extract_model_tuples(definition)
+    row = benchmark.measure(ModelSubject(definition, None, extracted), station_of(cpu, QUICK))
+    assert (row["status"], row.get("error"), row["differing_calls"]) == ("ok", None, [])
 
 
 def test_training_in_float16_is_refused():

@@ -44,11 +44,11 @@ def compared(error=None, estimate_s=0.9, end_to_end_s=1.0, **more):
         (compared((0.8, 0.5, 1.04)), "poor: estimate +80% ± 27%, more than noise"),
         (
             compared((-0.47, -0.49, -0.45), end_to_end_flags=["disturbed"]),
-            "unverified: other programs disturbed the end-to-end measurement",
+            "unverified: end to end disturbed by other programs",
         ),
         (
             compared((0.4, 0.3, 0.5), flag_counts={"disturbed": 1}),
-            "unverified: other programs disturbed operators of the estimate",
+            "unverified: operators disturbed by other programs",
         ),
         (
             compared((0.1, 0.05, 0.15), host_bound_share=0.8, end_to_end_host_time_s=1.0),

@@ -63,20 +63,11 @@ def program(tmp_path, script):
 def test_a_measurement_that_was_killed_has_the_energy_of_its_whole_recording(tmp_path):
     output = tmp_path / "run.parquet"
     command = [sys.executable, "-m", "opcost", "measure", "-o", output, "--", "sleep", "3"]
-    [row], said = salvaged(output, command, 2.0)
+    [row], said = salvaged(output, command, 1.5)
     assert row["window"] == WHOLE
     assert row["time_s"] > 1
     assert is_about(ENERGY.read(row["devices"][GPU]), IDLE_W * row["time_s"])
     assert "opcost: 1 window began and did not end: 'sleep'" in said
-
-
-def test_a_monitor_without_windows_has_the_energy_of_its_whole_recording(tmp_path):
-    with power.Monitor([GPU], output=tmp_path / "run.parquet"):
-        power.log(loss=0.5)
-        time.sleep(1.0)
-    [row] = window_rows(segments(tmp_path / "run.parquet"))
-    assert (row["window"], row["metrics"]) == (WHOLE, {"loss": 0.5})
-    assert is_about(ENERGY.read(row["devices"][GPU]), IDLE_W * row["time_s"])
 
 
 def test_a_recording_that_shows_nothing_has_no_window(tmp_path):

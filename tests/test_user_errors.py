@@ -10,8 +10,8 @@ import torch
 from opcost.costs.explanation import explain
 from opcost.errors import OpcostError
 from opcost.measuring.benchmark import measure
-from opcost.measuring.recording import record_on
 from opcost.measuring.subjects import ModelSubject
+from opcost.measuring.tracing import trace_on
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.tuples.calls import model_calls
 from opcost.tuples.extraction import extract_model_tuples, extract_module_tuples
@@ -99,7 +99,7 @@ def test_a_row_and_a_recording_have_the_line_once(
 ):
     model = failing_in("forward")
     row = measure(ModelSubject(model, tmp_path), station_of(cpu, conditions, watch))
-    recorded = record_on(cpu, model, tmp_path, tiny_tuples[0])
+    recorded = trace_on(cpu, model, tmp_path, tiny_tuples[0])
     for said in (row["error"], recorded.not_recorded):
         assert without_numbers(said).count("nets.py:17 in Block.forward: shape") == 1
         assert said.count(".py:") == 1

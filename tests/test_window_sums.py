@@ -85,11 +85,6 @@ def test_windows_without_energy_are_counted_once_over_all_segments():
     )
 
 
-def test_a_reason_of_all_windows_is_said_without_counting_them():
-    found = sentences({"events": [event("a", 0, "lost"), event("a", 1, "lost")]})
-    assert f"{GPU}: no energy in 'a': lost." in found
-
-
 def fields(rows):
     return {tuple(sorted(used)) for row in rows for used in row["devices"].values()}
 

@@ -168,11 +168,15 @@ def test_a_killed_server_is_replaced_and_the_job_done_again(job, tmp_path):
     assert result(job(body)) == (0, "done\n", "")
 
 
-def test_a_dying_server_is_not_asked_again(job, folder):
+def test_jobs_of_another_environment_have_another_server_which_dying_is_not_asked_again(
+    job, folder
+):
     """A killed process drops its connections, but listens until its last thread has ended."""
-    kind = {"ITS_SERVER": "dies"}
+    here, same = (int(result(job("print(os.getppid())"))[1]) for _ in range(2))
+    kind = {"OMP_NUM_THREADS": "2"}
     folder_before = set(folder.rglob("*.socket"))
     killed = int(result(job("print(os.getppid())", **kind))[1])
+    assert here == same != killed
     (path,) = set(folder.rglob("*.socket")) - folder_before
     os.kill(killed, signal.SIGKILL)
     dying = textwrap.dedent(
@@ -197,12 +201,6 @@ def test_a_job_that_kills_each_server_says_so(job):
     assert status == 1
     assert "no warm worker" in errors
     assert "workers: plain" in errors
-
-
-def test_jobs_of_another_environment_have_a_server_of_their_own(job):
-    server = "print(os.getppid())"
-    here, same = (result(job(server))[1] for _ in range(2))
-    assert here == same != result(job(server, OMP_NUM_THREADS="2"))[1]
 
 
 def test_a_server_that_cannot_start_says_why(job, tmp_path, folder):

@@ -1,4 +1,4 @@
-# On a cluster, the measurements of a batch share one job, and one start of Python. The profile sets
+# On a cluster, a batch of measurements shares one job, and one start of Python. The profile sets
 # the size of batches (`group-components`).
 #
 # Snakemake forms its groups again when the checkpoint changes the DAG, and runs jobs twice
@@ -17,8 +17,7 @@ if workflow.remote_exec:
 def batch(names):
     """The group of a measurement, as a function of its wildcards: None on a single machine.
 
-    `names()` are those of all files of the kind; missing ones come first. Recordings are a series of
-    their own.
+    `names()` are those of all files of the kind; missing ones come first. Traces are a series, too.
     """
 
     @cache

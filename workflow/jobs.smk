@@ -1,4 +1,4 @@
-# What each job finds when it starts.
+# The command and environment of each job.
 
 import os
 import shlex
@@ -7,7 +7,7 @@ import sys
 
 from opcost.terminal import has_descriptor_files
 
-# The shell of each job duplicates its standard error into the log through one of these.
+# The shell of each job copies its standard error into the log through one of these.
 if sys.platform == "linux" and not has_descriptor_files():
     raise WorkflowError(
         "jobs need /dev/fd, which is a link to /proc/self/fd, and /proc is not mounted: mount it "
@@ -15,7 +15,7 @@ if sys.platform == "linux" and not has_descriptor_files():
     )
 
 PACKAGE = Path(opcost.__file__).resolve().parent
-if CONDA:  # whose environment has what opcost needs, but not opcost
+if CONDA:  # the environment contains opcost's requirements, but not opcost
     os.environ.update(PYTHONPATH=str(PACKAGE.parent))
 
 
@@ -43,7 +43,7 @@ def workflow_commit():
 
 COMMIT = workflow_commit()
 
-# What differs between runs stands here, and not in the text of rules, whose change would measure again.
+# Parts that differ between runs are here and not in the text of rules, which would measure again.
 JOB = shlex.join(
     [
         "python" if CONDA else sys.executable,
@@ -59,9 +59,9 @@ JOB = shlex.join(
 
 
 def job_command(wildcards, input):
-    """How a job begins. A function of `input`, so that Snakemake does not compare it with a record."""
+    """The beginning of a job's command; a function of `input`, which Snakemake does not record."""
     return JOB
 
 
-# Tables are made again by another version of the code.
+# Another version of the code makes tables again.
 CODE = f"{opcost.__version__} {COMMIT}"

@@ -1,5 +1,5 @@
-# The package opcost, which jobs call: as it is installed, on a Snakemake that it knows; how its errors
-# are shown.
+# The package opcost, which jobs call: whether it is installed, and Snakemake is compatible; and the
+# display of its errors.
 
 import sys
 
@@ -32,7 +32,7 @@ snakemake_internals.refuse_prefix(workflow)
 
 
 def checked(check, *arguments):
-    """What a function of opcost returns; its errors are shown without a traceback."""
+    """The result of a function of opcost; its errors are shown without a traceback."""
     try:
         return check(*arguments)
     except OpcostError as error:

@@ -1,4 +1,4 @@
-# Which files the rules ask for, and in which order they are measured.
+# The files that the rules request, and their order.
 
 import time
 from functools import cache
@@ -9,7 +9,7 @@ from snakemake.exceptions import IncompleteCheckpointException
 from opcost.devices.kinds import kind_of
 from opcost.databases.measured import find_measured
 from opcost.models.source import sources_of
-from opcost.results_folder import (  # the rules use them, too
+from opcost.results_folder import (  # also for the rules
     CALLS,
     ANSWERS,
     COMPARISON,
@@ -48,12 +48,12 @@ EACH = target_folder("{target}", "{conditions}")
 MANIFEST = ADDRESSES.manifest
 
 if workflow.is_main_process and MANIFEST.exists():
-    checked(read_manifest, MANIFEST)  # a function of input would show an error with its frames
+    checked(read_manifest, MANIFEST)  # an input function would show an error with its frames
 
 
 def model_sources(wildcards):
-    """The config of a model and its code: to be seen in a summary. An extraction is of the digest of
-    what they say, and of nothing else. A path with braces, which would be wildcards, is left out.
+    """The config of a model and its code, listed in a summary; an extraction depends only on their
+    digest. A path with braces, which would be wildcards, is left out.
     """
     model = model_at(wildcards.model, EXTRACTED_AT)
     configs = [name for name, models in STUDY.configs.items() if model in models]
@@ -62,30 +62,31 @@ def model_sources(wildcards):
 
 
 def wait_for_manifest():
-    """Raises IncompleteCheckpointException until there is one, and what it is made from, which plans
-    read. Where there is, it is of this study: its path says so."""
+    """Raise IncompleteCheckpointException until the manifest and its inputs, which plans read,
+    exist. An existing one is this study's, because of its path.
+    """
     if not MANIFEST.exists() or missing_extractions(None):
         checkpoints.collect.get()
 
 
 def planned(target, number):
-    """What is measured in a round from 2 on. Raises IncompleteCheckpointException until the rounds
-    before it have been measured."""
+    """The plan of a round from 2 on. Raises IncompleteCheckpointException until the previous rounds
+    have been measured."""
     conditions = FOLDERS[target].name
     plan_of_round = checkpoints.plan_round.get(target=target, conditions=conditions, round=number)
     return checked(read_round, Path(plan_of_round.output[0]))
 
 
 def names_in_round(target, number):
-    """The names of the files of tuples and models in a round that is planned, by kind."""
+    """The names of the files of tuples and models in a planned round, by kind."""
     if number == 1:
         return {OPERATORS: tuples_to_measure(target), MODELS: models_to_measure()}
     found, known = planned(target, number), known_tuples()
-    whole = {*models_to_measure()}
+    measured = {*models_to_measure()}
     named = (ADDRESSES.definition(model) for model in found.models if model in STUDY.models)
     return {
         OPERATORS: [name for name in found.operators if name in known],
-        MODELS: [name for name in named if name in whole],
+        MODELS: [name for name in named if name in measured],
     }
 
 
@@ -95,8 +96,9 @@ def known_tuples():
 
 
 def rounds_of(target):
-    """The rounds of a target so far, and the plan that must be made first, if any. It becomes an
-    input: if the exception were raised, this target would keep all others from being measured."""
+    """The rounds of a target so far, and the plan that must be made first, if any. The plan becomes
+    an input, because raising the exception would block the measurements of all other targets.
+    """
     numbers = [1]
     for number in range(2, STUDY.rounds + 1):
         try:
@@ -124,17 +126,17 @@ def in_rounds(kind):
 
 
 def operator_measurements(wildcards):
-    """One file for each round, target, and tuple that is benchmarked in it."""
+    """One file for each round, target, and tuple of the round."""
     return in_rounds(OPERATORS)
 
 
 def model_measurements(wildcards):
-    """One file for each round, target, and model that is measured in it."""
+    """One file for each round, target, and model of the round."""
     return in_rounds(MODELS)
 
 
 def models_launched(wildcards):
-    """One file for each target, each model, and each further launch mode of the study."""
+    """One file for each target, model, and further launch mode of the study."""
     wait_for_manifest()
     return [
         str(measurement(folder, MODELS, name, 1, mode))
@@ -155,7 +157,7 @@ def overheads(wildcards):
 
 
 def measured_before(wildcards):
-    """What the plan of a round is made from: all measurements of the one before it."""
+    """The inputs of the plan of a round: all measurements of the previous one."""
     wait_for_manifest()
     target, number = wildcards.target, int(wildcards.round) - 1
     folder = FOLDERS[target]
@@ -170,12 +172,12 @@ def measured_before(wildcards):
 
 
 def devices(wildcards):
-    """The device file of each target on which there is something to measure."""
+    """The device file of each target that has something to measure."""
     return [str(device_file(folder)) for folder in FOLDERS.values() if STUDY.models]
 
 
 def sensors(wildcards):
-    """What is known of the power sensor of each of these."""
+    """The sensor file of each target that has something to measure."""
     return [str(sensor_file(folder)) for folder in FOLDERS.values() if STUDY.models]
 
 
@@ -184,19 +186,19 @@ def extracted(wildcards):
     return [str(ADDRESSES.extraction(model)) for model in STUDY.models]
 
 
-def recorded(wildcards):
+def traced(wildcards):
     """One file for each model and each target whose device may make other calls than extracted."""
     return [
         str(ADDRESSES.recording(target, model))
         for target in FOLDERS
         if ADDRESSES.is_recorded(target)
-        for model in STUDY.wholes
+        for model in STUDY.end_to_end
     ]
 
 
 def missing_extractions(wildcards):
-    """Deleted ones: an up-to-date manifest would not request them."""
-    paths = [*extracted(wildcards), *recorded(wildcards)]
+    """Deleted extractions: an up-to-date manifest would not request them."""
+    paths = [*extracted(wildcards), *traced(wildcards)]
     return [path for path in paths if not Path(path).exists()]
 
 
@@ -206,13 +208,13 @@ def expected_calls(wildcards):
 
 
 def benchmarked():
-    """All tuples that the study's models execute and that are benchmarked."""
+    """All tuples of the study's models that are benchmarked."""
     return to_benchmark(checked(read_manifest, MANIFEST))
 
 
 @cache
 def tuples_to_measure(target):
-    """All benchmarked tuples, or those that explain most within `max_device_time_s`."""
+    """All benchmarked tuples, or the most important ones within `max_device_time_s`."""
     if STUDY.max_device_time_s is None and not HAS_DISPLAY:
         return benchmarked()
     chosen = plan(target)
@@ -221,7 +223,7 @@ def tuples_to_measure(target):
 
 @cache
 def plan(target):
-    # not each start of Snakemake needs it
+    # Imported late: not every start of Snakemake needs it.
     from opcost.planning.target_plan import plan_target, planned_line
 
     found = checked(plan_target, ADDRESSES, target)
@@ -234,8 +236,9 @@ MOST_OF_A_TARGET = 2
 
 
 def operator_priority(wildcards):
-    """Without a budget, the order is random, so that no drift looks like an effect of size; with
-    one, tuples that explain most come first."""
+    """Without a budget, the order is random, so that drift does not look like an effect of size;
+    with one, the most important tuples come first.
+    """
     first = priority_of_point(wildcards.target)
     if STUDY.max_device_time_s is None or series_named(wildcards.series).round > 1:
         return first + 1
@@ -243,14 +246,15 @@ def operator_priority(wildcards):
 
 
 def model_priority(wildcards):
-    """With a budget, as what explains most."""
+    """With a budget, models come before tuples."""
     first = priority_of_point(wildcards.target)
     return first + (1 if STUDY.max_device_time_s is None else MOST_OF_A_TARGET)
 
 
 def priority_of_point(target):
-    """Points of one GPU are visited one after the other: each switch takes time, and heat. Targets
-    without operating points are measured in turns."""
+    """Operating points of one GPU are visited one after the other, because each switch takes time
+    and changes the temperature. Targets without operating points alternate.
+    """
     device = STUDY.conditions[target].target.device
     beside = [name for name, each in STUDY.conditions.items() if each.target.device == device]
     if not any(STUDY.conditions[name].target.operating_point for name in beside):
@@ -260,14 +264,14 @@ def priority_of_point(target):
 
 @cache
 def models_to_measure():
-    """The names of the files of those models that could be extracted and are measured as a whole."""
+    """The names of the files of models that were extracted and are measured end to end."""
     wait_for_manifest()
     refused = checked(read_refused, MANIFEST)
-    return [ADDRESSES.definition(model) for model in STUDY.wholes if model not in refused]
+    return [ADDRESSES.definition(model) for model in STUDY.end_to_end if model not in refused]
 
 
 def anew_if_cut(wildcards):
-    """A round that a budget cut is planned again in the next run, which has all of it anew."""
+    """When a round that the budget cut must be planned again: in the next run, with a new budget."""
     path = round_plan(FOLDERS[wildcards.target], ADDRESSES.name, wildcards.round)
     if not path.exists():
         return 0.0
@@ -276,8 +280,9 @@ def anew_if_cut(wildcards):
 
 
 def measured_beside(wildcards):
-    """Changes with what others than this study have measured. No inputs: this study, which would make
-    them, is to leave them as they are."""
+    """A digest of other studies' measurements. They are not inputs, because this study would then
+    make them.
+    """
     own, folders = {*(benchmarked() if MANIFEST.exists() else ()), *MODEL_AT}, {*FOLDERS.values()}
     files = [
         (str(path), *version_of(path)[:2])
@@ -288,9 +293,10 @@ def measured_beside(wildcards):
 
 
 def missing_measurements(wildcards):
-    """New and deleted ones, and plans to wait for: an up-to-date database would not request them.
-    Existing ones are left out, because Snakemake's time for a job grows with the square of its
-    inputs."""
+    """New and deleted measurements, and plans to wait for: an up-to-date database would not request
+    them. Existing ones are left out, because Snakemake's time for a job grows with the square of
+    its inputs.
+    """
     measurements = [
         *devices(wildcards),
         *sensors(wildcards),

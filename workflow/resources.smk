@@ -1,12 +1,12 @@
 # Which jobs run at the same time. On one machine: one measurement per device, several GPUs in
-# parallel; a measurement of the processor runs alone, because other jobs would interfere. On a
-# cluster: the resources that each target requests.
+# parallel; nothing else runs beside a measurement of the processor. On a cluster: the resources
+# that each target requests.
 
 import math
 
 from opcost.devices import cores
 from opcost.devices.kinds import kind_of
-from opcost.devices.persistence import keep_driver_loaded
+from opcost.devices.installation import keep_driver_loaded
 
 THREADS = {
     ADDRESSES.device(target): max(
@@ -20,7 +20,7 @@ GPUS = sorted(name for name in THREADS if (kind := kind_of(name)) and not kind.i
 
 CORES = workflow.resource_settings.cores or 1
 
-# `--jobs`, which a cluster is told, is Snakemake's number of nodes.
+# `--jobs`, which a cluster requires, is Snakemake's number of nodes.
 if workflow.is_main_process and workflow.resource_settings.nodes is None:
     workflow.global_resources["processor"] = CORES
     for gpu in GPUS:
@@ -31,7 +31,7 @@ if workflow.is_main_process and workflow.resource_settings.nodes is None:
 
 
 def share_of_processor(wildcards):
-    """All of it if the processor is measured, which `auto` may mean."""
+    """The whole processor if it is measured, as perhaps with `auto`."""
     return 1 if target_device(wildcards) in GPUS else CORES
 
 
@@ -40,7 +40,7 @@ def taken(gpu):
 
 
 def requested(name):
-    """What the target asks a cluster for, as a function of the wildcards; None asks for nothing."""
+    """A resource that the target requests of a cluster, as a function of the wildcards, or None."""
     return lambda wildcards: getattr(STUDY.cluster_requests[wildcards.target], name)
 
 
@@ -54,8 +54,8 @@ def requested_extras(wildcards):
     return "--exclusive" if requested("exclusive")(wildcards) else None
 
 
-# The resources of a job that measures: on one machine shares of the processor and GPUs, on a cluster
-# the others.
+# The resources of a measuring job: shares of the processor and GPUs on one machine, the others on a
+# cluster.
 MEASURING = {
     "processor": share_of_processor,
     **{gpu.replace(":", "_"): taken(gpu) for gpu in GPUS},
@@ -69,5 +69,5 @@ MEASURING = {
 
 
 def longest_minutes(wildcards):
-    """Until a measurement is given up, with its start."""
+    """The timeout of a measurement, with its start-up."""
     return 2 + math.ceil(STUDY.conditions[wildcards.target].measurement.timeout_s / 60)

@@ -1,10 +1,9 @@
-# Python's own work that grows with the jobs of a study and is of no use here. Snakemake's:
+# Work of Python that grows with the jobs of a study and is useless here. For Snakemake's, see
 # snakemake_internals.py.
 
 import atexit
 import gc
 
-# Jobs live to the end. Python would look through all of them for garbage again and again while they
-# are made, and would free them one by one before it exits.
+# Job objects are never freed: keep the collector from scanning them, and from freeing them at exit.
 gc.set_threshold(100_000, 20, 20)
 atexit.register(gc.freeze)

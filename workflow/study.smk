@@ -1,5 +1,5 @@
-# Reads and checks the study each time Snakemake starts: what each model is, how each target is
-# measured, and where its results are. Another PyTorch, device or setting has another address.
+# Read and check the study each time Snakemake starts: its models, targets, and the addresses of
+# their results. Another PyTorch, device or setting has another address.
 
 import hashlib
 import sys
@@ -29,24 +29,23 @@ from opcost.text import counted
 
 DEFAULT_STUDY = Path("config/config.yaml")
 for path in workflow.config_settings.configfiles:
-    checked(read_yaml, path)  # of a key that stands twice, Snakemake takes the last
+    checked(read_yaml, path)  # Snakemake would take the last of repeated keys
 if DEFAULT_STUDY.exists():
-    checked(read_yaml, DEFAULT_STUDY)  # before Snakemake follows all of its aliases
+    checked(read_yaml, DEFAULT_STUDY)  # before Snakemake expands all of its aliases
 
     configfile: DEFAULT_STUDY
 
 
-# Snakemake merges these over the default study; the last that names targets says which there are.
+# Snakemake merges these into the default study; the last one that has targets determines them.
 GIVEN = from_command_line(workflow.config_settings.config)
 update_config(config, GIVEN)
 NAMED = [*map(load_configfile, workflow.config_settings.configfiles), GIVEN]
 config.update(targets_named_last(config, NAMED))
 
 STUDY = checked(load_study, config)
-WHOLES = {*STUDY.wholes}
 
-# Jobs run on the Python that runs Snakemake, or on that of the rules' conda environment; here, or on
-# the machines of a cluster, of which Snakemake's own knows nothing.
+# Jobs run on Snakemake's own Python, or on that of the rules' conda environment; on this machine,
+# or on a cluster, which Snakemake's own machine does not know.
 CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 ENVIRONMENT = Path(str(workflow.current_basedir)).parent / "envs/opcost.yaml"
 ADDRESSED = {
@@ -86,7 +85,7 @@ def conditions(wildcards, input):
 
 
 def target_device(wildcards):
-    """The device that the target stands for, as far as known."""
+    """The device of the target, as far as known."""
     return ADDRESSES.device(wildcards.target)
 
 
@@ -95,16 +94,15 @@ def target_threads(wildcards):
 
 
 def complete_settings():
-    """A target's deleted file of settings is made again: its folder's name is a digest of them."""
+    """Write the settings of targets whose file was deleted: the folder's name is a digest of them."""
     for target, folder in FOLDERS.items():
         if device_file(folder).exists() and not settings_file(folder).exists():
             with replacing(settings_file(folder)) as temporary:
                 temporary.write_text(f"{STUDY.conditions[target].to_json()}\n")
 
 
-def say_what_is_kept():
-    """Of each target that was measured under other conditions, and not yet under these, with what
-    differs."""
+def announce_other_conditions():
+    """Announce which targets were measured only under other conditions, with the differences."""
     for target, folder in FOLDERS.items():
         if all_measurements(folder):
             continue

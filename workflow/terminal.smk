@@ -1,7 +1,7 @@
-# What the terminal shows. Snakemake announces each job twice before it starts; here a measurement
-# announces its result, and now and then there is a line about the time still needed.
-# `--quiet host` brings Snakemake's own lines back. For `opcost run`, which shows a bar, all but errors
-# is hidden, and progress goes to its display (scripts/opcost/runs/display.py).
+# The terminal output. Snakemake announces each job twice before it starts; here a measurement
+# announces its result, with an occasional line about the remaining time. `--quiet host` restores
+# Snakemake's own lines. For `opcost run`, which shows a bar, only errors are printed, and progress
+# goes to its display (scripts/opcost/runs/display.py).
 
 import logging
 import os
@@ -23,7 +23,7 @@ show_any_text()
 
 SUMMARY_BEFORE = version_of(SUMMARY)
 
-# The profiles are not quiet about progress: then Snakemake would not count the jobs.
+# The profiles do not silence progress: Snakemake would not count the jobs.
 HIDDEN = {LogEvent.JOB_STARTED}
 IS_QUIET = Quietness.RULES in (workflow.output_settings.quiet or ())
 HAS_DISPLAY = "OPCOST_DISPLAY" in os.environ and workflow.is_main_process
@@ -34,13 +34,13 @@ if IS_QUIET:
         LogEvent.RESOURCES_INFO,
         LogEvent.RUN_INFO,
     }
-HIDDEN_TEXTS = {  # which are no events
+HIDDEN_TEXTS = {  # without an event
     "Select jobs to execute...",
     "DAG of jobs will be updated after completion.",
     "Updating checkpoint dependencies.",
 }
-NOISE = "Cannot restore "  # outputs of a job that failed: of a first one, there are none
-SAID_WHY = tuple(f"exit status {code}." for code in (1, 128 + signal.SIGINT, 128 + signal.SIGTERM))
+NOISE = "Cannot restore "  # outputs of a failed job, of which there are none at first
+EXPLAINED = tuple(f"exit status {code}." for code in (1, 128 + signal.SIGINT, 128 + signal.SIGTERM))
 LAST_TEXTS = ("Exiting because a job execution failed", "At least one job did not complete")
 
 
@@ -50,16 +50,16 @@ def is_shown(record):
         return False
     if HAS_DISPLAY and (record.levelno < logging.WARNING or any(map(text.count, LAST_TEXTS))):
         return False
-    # A script that exits with 1, or was stopped, has said why; this would add its whole command.
-    return not (IS_QUIET and "CalledProcessError" in text and text.endswith(SAID_WHY))
+    # A script that exits with 1, or was stopped, has printed why; this would add its whole command.
+    return not (IS_QUIET and "CalledProcessError" in text and text.endswith(EXPLAINED))
 
 
-def tell_display(text):
+def send_to_display(text):
     print(f"{MARK}{text}", file=sys.stderr, flush=True)
 
 
 class TimeLeft(logging.Handler):
-    """Only Snakemake knows how many jobs there are, also where they run on other machines."""
+    """Announces the remaining time: only Snakemake knows the number of jobs, also on a cluster."""
 
     pace = Pace()
 
@@ -67,7 +67,7 @@ class TimeLeft(logging.Handler):
         if get_event(record) != LogEvent.PROGRESS:
             return
         if HAS_DISPLAY:
-            tell_display(f"{record.done} {record.total}")
+            send_to_display(f"{record.done} {record.total}")
         else:
             line = self.pace.line(record.done, record.total, time.monotonic())
             if line:
@@ -81,15 +81,15 @@ logger.addHandler(TimeLeft())
 
 
 if HAS_DISPLAY:
-    tell_display("")
+    send_to_display("")
 
 
-def say_how_to_go_on():
+def print_resume_hint():
     if workflow.is_main_process and any(map(all_measurements, target_folders())):
         announce("What was measured is kept: the same command goes on from there.")
 
 
 def print_summary():
-    """The summary, if this run has made it; what has a display prints its own part."""
+    """Print the summary if this run has written it; with a display, the command prints its part."""
     if not HAS_DISPLAY and SUMMARY.exists() and version_of(SUMMARY) != SUMMARY_BEFORE:
         announce(f"\n{SUMMARY.read_text(encoding='utf-8')}\nMore on one page: {REPORT}")

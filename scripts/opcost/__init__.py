@@ -4,10 +4,9 @@
 >>> cost = opcost.explain("alexnet")          # or a module and its inputs
 >>> cost.time                                 # seconds, with their 95 % interval
 >>> cost.operators                            # a pandas DataFrame; shares add up to 1
->>> print(cost)                               # what `opcost explain` prints
+>>> print(cost)                               # the text of `opcost explain`
 
-
-`opcost.run` measures what a database does not hold yet.
+`opcost.run` measures models that a database does not contain yet.
 """
 
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 workflow_commit: str | None = None
-"""The commit of the code that a workflow runs, in its jobs."""
+"""The commit of the workflow's code, in its jobs."""
 
 __all__ = ["explain", "run"]
 
@@ -33,30 +32,29 @@ def explain(
     batch_size: int | None = None,
     dtype: str | None = None,
 ) -> "ModelCost":
-    """What a model costs, from the measured operators in a database. Measures nothing.
+    """The cost of a model, from the measured operators in a database. Measures nothing.
 
-    `model` is an `nn.Module` (which is not modified, and not run on its data), or what
-    `opcost explain` takes: a torchvision name, the path of a model config, `package.module:factory`
-    or `file.py:factory`. It may also be what an extraction returned (`ModelTuples`).
+    `model` is an `nn.Module` (which is not modified, and not run on its data), or an argument of
+    `opcost explain`: a torchvision name, the path of a model config, `package.module:factory` or
+    `file.py:factory`. It may also be the result of an extraction (`ModelTuples`).
 
     The cost of a module is that of inference, inside `with torch.autocast(...)` in that precision.
     A training step or a request to a language model needs a model config, whose path is `model`:
-    docs/how_to/train.md has one for a module of your own, docs/how_to/generate.md one that
-    generates text.
+    docs/how_to/train.md has one for your own module, docs/how_to/generate.md one that generates
+    text.
 
     `inputs` are the positional arguments of a module's forward: a tensor, or a tuple or list of
     arguments; `kwargs` its keyword arguments. For a name, they are sizes such as "8x3x224x224" or
-    "1x128:int64<30522", and `kwargs` the arguments of the constructor or factory. `batch_size` is
-    that of official inputs or of a config, or is put in front of the sizes. `dtype` is what
-    parameters and inputs are converted to; by default, they stay as they are built.
+    "1x128:int64<30522", and `kwargs` the arguments of the constructor or factory. `batch_size`
+    applies to official inputs or a config, or is put in front of the sizes. Parameters and inputs
+    are converted to `dtype`; by default, they stay as they are built.
 
     `database` is a path or several, by default results/database.parquet in the current folder and
-    the databases that come with opcost. The answer is for the `target` of that name, or of
-    that conditions_id in a merged database, or else for the first on which the most operators are
-    measured.
+    the databases that are part of opcost. `target` selects a target by name, or by conditions_id in
+    a merged database; the default is the first one with the most operators measured.
 
-    Raises opcost.errors.OpcostError, with what to do, if the model cannot be built or run, or a
-    file is not a database.
+    Raises opcost.errors.OpcostError, with a remedy, if the model cannot be built or run, or a file
+    is not a database.
 
     >>> net, x = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU()), torch.randn(4, 8)
     >>> cost = opcost.explain(net, x)
@@ -87,19 +85,19 @@ def run(
     threads: int | None = None,
     max_device_time: str | None = None,
 ) -> "ModelCost":
-    """Measure a model, whole and operator by operator, and return its cost.
+    """Measure a model, end to end and operator by operator, and return its cost.
 
-    Like `opcost run` in a terminal, and with the same results: the workflow runs in `folder`, keeps
-    everything in its results/, and measures only what is not there yet.
+    Like `opcost run` in a terminal, with the same results: the workflow runs in `folder`, keeps
+    everything in its results/, and measures only what is missing there.
 
     `model` is an `nn.Module` that takes `inputs` by position and `kwargs` by name; or a name, as
     for `explain`. A module is saved in results/modules/ of the folder, as `name` (by default, its
     class), and loaded by the processes that measure it. Its classes must therefore be defined in a
-    file that can be imported, not in a notebook; its weights and the values of its inputs do not
-    matter. As for `explain`, a module is measured in inference, and under an active torch.autocast;
-    training and generation need a model config.
+    file that can be imported, not in a notebook; its weights and the values of its inputs are
+    irrelevant. As for `explain`, a module is measured in inference, and under an active
+    torch.autocast; training and generation need a model config.
 
-    `device`, `threads` and `max_device_time` ("90s", "10min", "2h") are those of `opcost run`.
+    `device`, `threads` and `max_device_time` ("90s", "10min", "2h") are options of `opcost run`.
 
     Raises opcost.errors.OpcostError if the model cannot be saved or run, or the workflow fails.
 

@@ -1,13 +1,12 @@
-"""Results are addressed by what they are of: what has another address is measured anew, and what
-was measured before stays beside it.
+"""Addresses of results: measurements with another address are made again, and earlier ones stay.
 
-    conditions   a target's settings, but for durations, and the environment: software, and on this
+    conditions   a target's settings, except durations, and the environment: software, and on this
                  machine also the device, as far as known without opening it
-    definition   a whole model
+    definition   a model
     extraction   its definition, PyTorch, and the form of the file
-    study        all that a study asks for
+    study        the models, targets and settings of a study
 
-An address is readable, and ends with 8 hex digits of a hash of what it is of. Imports no torch:
+An address is readable, and ends with 8 hex digits of a hash of its subject. Imports no torch:
 Snakemake computes the addresses each time it starts.
 """
 
@@ -57,10 +56,10 @@ Software = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where the files of a study are.
+    """The paths of a study's files.
 
-    `software` is that of its jobs: the versions of PyTorch and its CUDA, or what stands for them.
-    `machine` says whether jobs run on this machine: those of a cluster verify the device.
+    `software` is that of its jobs: the versions of PyTorch and its CUDA, or placeholders.
+    `machine` is true if jobs run on this machine; jobs on a cluster verify the device.
     """
 
     study: Study
@@ -77,21 +76,21 @@ class Addresses:
         }
 
     def device(self, target: str) -> str:
-        """The device that a target stands for, as far as known: `auto` on a cluster."""
+        """The device of a target, as far as known: `auto` on a cluster."""
         return self._device(self.study.conditions[target].target)
 
     def _device(self, settings: Target) -> str:
         return resolved(settings.device, self.software, _uuid) if self.machine else settings.device
 
     def is_recorded(self, target: str) -> bool:
-        """Whether calls are recorded on a target's device: not on a processor, where models run as
-        in their extraction.
+        """Whether calls are traced on a target's device: not on a processor, where models run as in
+        their extraction.
         """
         kind = kind_of(self.device(target))
         return kind is None or not kind.is_processor
 
     def definition(self, model: str) -> str:
-        """The name of a whole model's measurements."""
+        """The name of a model's end-to-end measurements."""
         return definition_address(self.study.models[model])
 
     def extraction(self, model: str) -> Path:
@@ -107,12 +106,12 @@ class Addresses:
         return self.recording(target, model) if self.is_recorded(target) else self.extraction(model)
 
     def differences(self, target: str, former: Path) -> list[str]:
-        """In which settings and environment a target differs from the conditions of another folder,
-        as far as its files tell.
+        """The known differences in settings and environment between a target and the conditions of
+        another folder.
         """
         conditions = self.study.conditions[target]
         found: list[tuple[str, Any, Any]] = []
-        with suppress(OpcostError):  # it is not measured there
+        with suppress(OpcostError):  # nothing is measured there
             before = settings_of(json.dumps(read_json(settings_file(former), "")))
             now = settings_of(conditions.to_json())
             found += [
@@ -146,7 +145,7 @@ class Addresses:
 
     @property
     def file(self) -> Path:
-        """What the study asks for."""
+        """The file with the configuration of the study."""
         return self.results / STUDIES.name / self.name / "study.json"
 
     @property
@@ -173,7 +172,7 @@ class Addresses:
 
 
 def conditions_address(conditions: Conditions, device: str, known: Mapping[str, Any]) -> str:
-    """The name of conditions on a device, of whose environment these columns are known."""
+    """The name of conditions on a device with the known columns of its environment."""
     settings, kind, environment = conditions.target, kind_of(device), dict(known)
     if kind is not None and kind.is_processor:
         environment.pop("cuda_version", None)
@@ -196,13 +195,13 @@ def extraction_address(definition: ModelDefinition, software: Software) -> str:
 
 
 def definition_address(definition: ModelDefinition) -> str:
-    """The name of a whole model's measurements."""
+    """The name of a model's end-to-end measurements."""
     return _address(definition.name, definition.to_json())
 
 
 def refuse_other_device(folder: Path, device: str) -> None:
-    """Raise OpcostError if the results of a device would lie in a folder of another one, where
-    `auto` is not what could be told without opening it.
+    """Raise OpcostError if the results of a device would be in the folder of another one, because
+    `auto` was resolved differently without opening it.
     """
     stated, kind = folder.name.partition("-")[0].rstrip("0123456789"), kind_of(device)
     if kind is not None and kind_of(stated) is not None and stated != kind.name:
@@ -218,7 +217,7 @@ def _address(readable: str, of: Any) -> str:
 
 
 def _uuid(kind: str, number: str) -> str | None:
-    """Of a device that is found without opening it."""
+    """The UUID of a device, found without opening it."""
     try:
         return untouched_uuid(kind, number)
     except MeterUnavailable:
@@ -226,7 +225,7 @@ def _uuid(kind: str, number: str) -> str | None:
 
 
 def _gpu(device: str, settings: Target) -> dict[str, Any]:
-    """The identity of a GPU and its power limit, which a target may set; empty without NVML."""
+    """A GPU's identity and its power limit, which a target may set; empty without NVML."""
     kind, _, number = device.partition(":")
     uuid = _uuid(kind, number)
     if uuid is None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 def skip_pandas_import() -> None:
     """Keep pyarrow from importing pandas with its first array, unless it is already imported.
 
-    pyarrow does so to recognise pandas objects, which takes a quarter of a second in each script.
-    `to_pandas()` still imports pandas and works.
+    pyarrow imports it to recognise pandas objects, which takes a quarter of a second in each
+    script. `to_pandas()` still imports pandas and works.
     """
     if "pandas" in sys.modules:
         return

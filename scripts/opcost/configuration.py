@@ -29,7 +29,7 @@ def checked(document: Any, schema_name: str, source: str) -> dict[str, Any]:
 
 
 def checked_keys(document: Mapping[str, Any], schema_name: str, source: str) -> dict[str, Any]:
-    """Some keys of a document, as `checked` has them; others may be missing or wrong."""
+    """Some keys of a document, as `checked` returns them; others may be missing or wrong."""
     properties = read_schema(schema_name)["properties"]
     schema = {"type": "object", "properties": {key: properties[key] for key in document}}
     return _fitting(document, schema, source)
@@ -39,14 +39,15 @@ def _fitting(document: Any, schema: Mapping[str, Any], source: str) -> dict[str,
     instance = plain({} if document is None else document, source)
     _fill_defaults(instance, schema)
     errors = _validator()(schema).iter_errors(instance)
-    problems = [_explain(error) for error in sorted(errors, key=_order)]
+    ordered = sorted(errors, key=lambda error: [*map(str, error.path)])
+    problems = [_explain(error) for error in ordered]
     if problems:
         raise invalid(source, *problems)
     return instance
 
 
 def invalid(source: str, *problems: str) -> OpcostError:
-    """The error that lists what is wrong in a configuration."""
+    """The error that lists the problems of a configuration."""
     return OpcostError(f"{source} is not valid:\n  " + "\n  ".join(problems))
 
 
@@ -54,8 +55,8 @@ def invalid(source: str, *problems: str) -> OpcostError:
 def read_schema(name: str) -> dict[str, Any]:
     """A schema, read once: a study may have hundreds of models.
 
-    That of config.yaml has the settings of a target as target.py declares them, and the launch
-    modes of launch_modes.py.
+    Settings of targets are inserted from target.py into that of config.yaml, and launch modes from
+    launch_modes.py.
     """
     path = _SCHEMAS / f"{name}.schema.yaml"
     schema: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -70,7 +71,7 @@ def read_schema(name: str) -> dict[str, Any]:
 
 
 def check_name(name: str) -> None:
-    """Raise OpcostError for a name that no model config can have."""
+    """Raise OpcostError for an invalid name of a model config."""
     allowed = read_schema("config")["properties"]["models"]["items"]["pattern"]
     if not re.fullmatch(allowed, name) or len(name) > _LONGEST_NAME:
         raise OpcostError(
@@ -95,19 +96,19 @@ def targets_named_last(
 
 
 def on_command_line(value: Any) -> str:
-    """What stands behind `--config KEY=` for a value, so that `from_command_line` reads it."""
+    """The text after `--config KEY=` for a value, as `from_command_line` reads it."""
     return "" if value is None else json.dumps(_nested(value, _as_text), ensure_ascii=False)
 
 
 def from_command_line(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of `--config`, in whose mappings Snakemake makes a text of each value: those that
-    are JSON are read as such.
+    """The keys of `--config`; Snakemake turns values in mappings into text, so text that is JSON is
+    parsed.
     """
     return {key: _nested(value, _from_text) for key, value in config.items()}
 
 
 def _nested(value: Any, change: Callable[[str], Any], inside: bool = False) -> Any:
-    """A copy, in which texts within mappings are changed; others are names."""
+    """A copy in which texts within mappings are changed; other texts are names."""
     if isinstance(value, Mapping):
         return {key: _nested(each, change, True) for key, each in value.items()}
     if isinstance(value, list):
@@ -124,7 +125,7 @@ def _from_text(text: str) -> Any:
 
 
 def _as_text(text: str) -> str:
-    """A text that would be read as another value gets quotes."""
+    """A text, quoted if it would be read as another value."""
     return text if _from_text(text) == text else json.dumps(text, ensure_ascii=False)
 
 
@@ -143,10 +144,6 @@ def _validator() -> Any:
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     )
     return extend(Draft202012Validator, {"pattern": check_pattern}, type_checker=types)
-
-
-def _order(error: Any) -> list[str]:
-    return [str(part) for part in error.path]
 
 
 def _fill_defaults(instance: Any, schema: Mapping[str, Any]) -> None:
@@ -185,7 +182,7 @@ def _explain(error: Any) -> str:
 
 
 def _message(error: Any) -> str:
-    """The validator's message, or a clearer one where its own presumes knowledge of the schema."""
+    """The validator's message, or a clearer one if it requires knowledge of the schema."""
     if error.validator == "exclusiveMinimum":
         return f"{shown(error.instance)} is not greater than {error.validator_value}"
     if error.validator != "oneOf":
@@ -198,7 +195,7 @@ def _message(error: Any) -> str:
 
 
 def _pitfall(value: Any, wanted: Any) -> str:
-    """Why YAML or Snakemake may have given a value another type than the user meant, or ""."""
+    """A hint why YAML or Snakemake may have changed a value's type, or ""."""
     if isinstance(value, float) and wanted == "integer" and value.is_integer():
         return f": write {value:.0f}"
     if not isinstance(value, str):
@@ -210,7 +207,7 @@ def _pitfall(value: Any, wanted: Any) -> str:
 
 
 def _as_written(text: str, wanted: Any) -> str | None:
-    """The number or boolean of the wanted type that a string spells, as YAML writes it, or None."""
+    """A string as the number or boolean of the wanted type that it spells in YAML, or None."""
     if text.lower() in ("true", "false"):
         return text.lower()
     try:
@@ -222,5 +219,5 @@ def _as_written(text: str, wanted: Any) -> str | None:
     if wanted == "integer":
         return f"{number:.0f}" if number == int(number) else None
     mantissa, exponent, power = repr(number).partition("e")
-    # To YAML, 6e-07 is a string and 6.0e-07 a number.
+    # YAML reads 6e-07 as a string and 6.0e-07 as a number.
     return mantissa if not exponent else f"{mantissa}{'' if '.' in mantissa else '.0'}e{power}"

@@ -38,7 +38,7 @@ def replacing(path: Path) -> Iterator[Path]:
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir():  # the parts `..` and the root have no place for a temporary file
+    if path.is_dir():  # `..` and the root cannot have a temporary file beside them
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():
         raise OpcostError(f"{path} is a pipe or a device, not a file: name another output")
@@ -53,14 +53,14 @@ def _replacing(path: Path) -> Iterator[Path]:
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
     finally:
-        with contextlib.suppress(OSError):  # others of its name are of a library that wrote it
+        with contextlib.suppress(OSError):  # libraries may write further files of this name
             for left in path.parent.glob(f"{glob.escape(temporary.name)}*"):
                 left.unlink(missing_ok=True)
 
 
 @contextmanager
 def _unwinding() -> Iterator[None]:
-    """Let signals that would end this process end the block first, which deletes what it wrote."""
+    """Let signals that end this process first end the block, which deletes its temporary file."""
     came: list[int] = []
 
     def unwind(number: int, _frame: object) -> NoReturn:
@@ -89,7 +89,7 @@ def check_output(output: Path, sources: Iterable[Path]) -> None:
 
 
 def opened(path: Path) -> BufferedReader:
-    """A regular file, open for reading: the one way in which opcost opens a file of others.
+    """A regular file, open for reading; opcost opens all files of others by this function.
 
     Raises OpcostError for anything else: a named pipe would block until something writes to it, and
     a device may have no end.
@@ -107,8 +107,8 @@ def opened(path: Path) -> BufferedReader:
 
 
 def content_of(path: Path) -> bytes:
-    """The bytes of a regular file. Raises OpcostError as `opened`, and for one too large to be
-    read at once.
+    """The bytes of a regular file. Raises OpcostError like `opened`, and for a file that is too
+    large.
     """
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -121,7 +121,7 @@ def content_of(path: Path) -> bytes:
 
 
 def lines_of(path: Path, **how: Any) -> TextIOWrapper:
-    """A regular file of text, open for reading. Raises OpcostError as `opened`."""
+    """A regular text file, open for reading. Raises OpcostError like `opened`."""
     return TextIOWrapper(opened(path), **{"encoding": "utf-8", **how})
 
 
@@ -134,7 +134,7 @@ def first_line(path: Path) -> str:
 
 
 def version_of(path: Path) -> tuple[int, ...]:
-    """What changes when a file is written, moved, copied, replaced or deleted."""
+    """Values that change when a file is written, moved, copied, replaced or deleted."""
     try:
         status = path.stat()
     except OSError:
@@ -145,7 +145,7 @@ def version_of(path: Path) -> tuple[int, ...]:
 def clamp_future_times(folder: Path) -> None:
     """Set modification times in the future, left when the clock is set back, to the present.
 
-    Snakemake refuses to make tables from such files. Links are not followed: their targets may lie
+    Snakemake refuses to make tables from such files. Links are not followed: their targets may be
     outside the folder.
     """
     now = time.time()
@@ -156,9 +156,9 @@ def clamp_future_times(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file's content is on disk, where a rename may arrive first.
+    """Wait until a file's content is on disk, because a rename may get there first.
 
-    The folder is not synced: if the rename is lost, the file is only made again.
+    The folder is not synced: if the rename is lost, the file is made again.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:

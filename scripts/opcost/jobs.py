@@ -1,7 +1,6 @@
 """The jobs of the workflow that run in warm workers: `python -m opcost.jobs [OPTION ...] JOB ...`.
 
-A file of results says by its path what it is of, and lies in a folder with what is known of its
-target.
+The path of a result file states its subject; its folder contains what is known of the target.
 """
 
 from typing import TYPE_CHECKING
@@ -45,7 +44,7 @@ def main(words: list[str]) -> None:
 
 
 def _extract(arguments: "Namespace") -> None:
-    """What one model executes."""
+    """Extract the operators of one model."""
     from opcost.devices.cores import work_anywhere
     from opcost.planning.progress import extraction_line
     from opcost.study import ExtractionSettings, ModelDefinition
@@ -64,17 +63,17 @@ def _extract(arguments: "Namespace") -> None:
 
 
 def _record(arguments: "Namespace") -> None:
-    """The calls that one model makes on a target's device."""
-    from opcost.measuring.job import recording_job
+    """Trace the calls that one model makes on a target's device."""
+    from opcost.measuring.job import tracing_job
     from opcost.measuring.target_files import TargetFiles
     from opcost.results_folder import folder_of
 
     files = TargetFiles.of(folder_of(arguments.output), arguments.conditions)
-    recording_job(arguments.tuples, arguments.search_path, files, arguments.output)
+    tracing_job(arguments.tuples, arguments.search_path, files, arguments.output)
 
 
 def _identify(arguments: "Namespace") -> None:
-    """The device that a target stands for on this machine."""
+    """Identify the device of a target on this machine."""
     from opcost.files import replacing
     from opcost.measuring.target_files import TargetFiles
     from opcost.measuring.target_identity import identify_target
@@ -82,14 +81,14 @@ def _identify(arguments: "Namespace") -> None:
     from opcost.terminal import announce
 
     files = TargetFiles.of(arguments.output.parent, arguments.conditions)
-    announce(f"[device] {files.target}: measuring what a call costs there")
+    announce(f"[device] {files.target}: measuring the call overhead")
     with replacing(settings_file(arguments.output.parent)) as temporary:
         temporary.write_text(f"{arguments.conditions}\n")
     identify_target(files.conditions.target, arguments.output)
 
 
 def _characterize(arguments: "Namespace") -> None:
-    """What the power sensor of a target's device is like."""
+    """Characterise the power sensor of a target's device."""
     from opcost.measuring.job import sensor_job
     from opcost.measuring.target_files import TargetFiles
 
@@ -97,7 +96,7 @@ def _characterize(arguments: "Namespace") -> None:
 
 
 def _overhead(arguments: "Namespace") -> None:
-    """What calls cost on a target's host, in a round after the first."""
+    """Measure the call overhead on a target's host in a round after the first."""
     from opcost.measuring.target_files import TargetFiles
     from opcost.measuring.target_identity import measure_overhead
 
@@ -107,7 +106,7 @@ def _overhead(arguments: "Namespace") -> None:
 
 
 def _measure(arguments: "Namespace") -> None:
-    """The row of one operator or model on one target."""
+    """Measure one operator or model on one target."""
     from opcost.measuring.job import subject_job
     from opcost.measuring.subjects import SUBJECTS
     from opcost.measuring.target_files import TargetFiles

@@ -1,11 +1,11 @@
-"""The launch modes of whole models; measuring/launch.py has what makes a workload run in each."""
+"""The launch modes of models; measuring/launch.py applies them to workloads."""
 
 LAUNCH_MODES = {
     "eager": "call by call",
     "graph": "a CUDA graph of all calls, which needs no host",
     "compiled": "torch.compile, which fuses operators",
 }
-"""Launch mode -> what it is. Operators are called one by one."""
+"""Launch mode -> its description. Operators are called one by one."""
 
 EAGER, *FURTHER_MODES = LAUNCH_MODES
 

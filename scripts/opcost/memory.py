@@ -1,6 +1,6 @@
 """Free memory of this machine, the memory of a process, and the limits of control groups.
 
-Standard library only: the light process that watches a job imports it.
+Imports only the standard library: the light process that supervises a job imports it.
 """
 
 import math
@@ -22,7 +22,7 @@ _CONTROL_GROUP = Path("/sys/fs/cgroup")
 _OWN_GROUPS = Path("/proc/self/cgroup")
 _VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
 _VERSION_2 = "memory.max", "memory.current", "inactive_file"
-"""The files of a group's limit and use, and the entry of its file pages that are out of use."""
+"""The files of a group's limit and usage, and the statistic of its inactive file pages."""
 
 
 def free_bytes() -> int:
@@ -31,17 +31,15 @@ def free_bytes() -> int:
 
 
 def free_bytes_of(node: Path) -> int:
-    """Bytes that can be allocated now on a NUMA node, which has that folder of Linux: without its
-    file pages that are in use, of which Linux tells no more.
+    """Bytes that can be allocated now on a NUMA node with that folder in Linux, without active file
+    pages, because Linux does not report which of them are free.
     """
     listed = _listed_bytes(node / "meminfo", "MemFree:", "Inactive(file):")
     return UNLIMITED if listed is None else listed
 
 
 def allowed_cores() -> float:
-    """Cores' worth of time that control groups allow this process (their quota); infinite without
-    a limit.
-    """
+    """Cores that control groups allow this process by a quota of time; infinite without a limit."""
     return min((_cores(*group) for group in _control_groups("cpu")), default=math.inf)
 
 
@@ -51,7 +49,7 @@ def bytes_in_huge_pages() -> int:
 
 
 def resident_bytes(process: int) -> int:
-    """Memory that a process holds, without file pages; 0 if unknown."""
+    """Memory of a process without file pages; 0 if unknown."""
     return _listed_bytes(Path(f"/proc/{process}/status"), "RssAnon:", "RssShmem:") or 0
 
 
@@ -70,7 +68,7 @@ def limited_to(free: int) -> Iterator[None]:
 
 
 def gib(size: float) -> str:
-    """Bytes as people read them: 1.5 GiB."""
+    """Bytes in readable form: 1.5 GiB."""
     return f"{size / 2**30:,.3g} GiB" if size < 1000 * 2**30 else f"{size / 2**30:,.0f} GiB"
 
 
@@ -92,7 +90,7 @@ def _available() -> int:
 
 
 def _listed_bytes(path: Path, *names: str) -> int | None:
-    """The sum of these entries in a list of the kernel, in bytes; None if it has none of them."""
+    """The sum of these entries in a list of the kernel, in bytes; None if there are none."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         words = [line.split() for line in lines]
@@ -103,8 +101,8 @@ def _listed_bytes(path: Path, *names: str) -> int | None:
 
 
 def _control_group_room() -> int:
-    """Bytes that this process's control groups leave, of either version. File pages out of use
-    count as free.
+    """Bytes that this process's control groups, of either version, leave. Inactive file pages count
+    as free.
     """
     files = {1: _VERSION_1, 2: _VERSION_2}
     rooms = [_room(group, *files[version]) for group, version in _control_groups("memory")]
@@ -113,7 +111,7 @@ def _control_group_room() -> int:
 
 def _control_groups(controller: str) -> Iterator[tuple[Path, int]]:
     """This process's control groups, and all groups above them, with their version: a cluster
-    limits a job by a group around it.
+    limits a job by a group above it.
     """
     try:
         lines = _OWN_GROUPS.read_text(encoding="utf-8").splitlines()
@@ -132,7 +130,7 @@ def _control_groups(controller: str) -> Iterator[tuple[Path, int]]:
 
 
 def _room(group: Path, limit: str, used: str, inactive: str) -> int:
-    """Bytes that a group leaves; unlimited without a limit, or where its files are not shown."""
+    """Bytes that a group leaves; unlimited without a limit, or if its files are hidden."""
     try:
         most, held = ((group / name).read_text(encoding="utf-8").strip() for name in (limit, used))
         room = UNLIMITED if most == "max" else int(most) - int(held) + _statistic(group, inactive)
@@ -152,7 +150,7 @@ def _cores(group: Path, version: int) -> float:
 
 
 def _statistic(group: Path, name: str) -> int:
-    """An entry of a group's statistics, in bytes; 0 if it is not shown."""
+    """A statistic of a group in bytes; 0 if it is hidden."""
     try:
         lines = (group / "memory.stat").read_text(encoding="utf-8").splitlines()
         return int(dict(line.split() for line in lines)[name])

@@ -1,9 +1,9 @@
 """`python -m opcost.move_results`: move results of the former layout to their present places.
 
-Files of schema version 14, the last before the first one that is released, become the present one.
-To be deleted before that release. Nothing is measured again, and nothing is deleted but tables and
-plans, which the next run makes again, and copies of what is there already. One that is killed goes
-on when it is run again.
+Files of schema version 14, the last before the first released one, become the present version. To
+be deleted before that release. Nothing is measured again, and nothing is deleted except tables and
+plans, which the next run makes again, and copies of existing files. If it is killed, it continues
+when it is run again.
 """
 
 import argparse
@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from opcost.addresses import conditions_address, definition_address, extraction_address
@@ -47,7 +46,6 @@ from opcost.results_folder import (
 )
 from opcost.rows import records, schemas
 from opcost.rows.seal import check_seal
-from opcost.rows.versions import SCHEMA_VERSION
 from opcost.run_lock import RunLock
 from opcost.study import Conditions
 from opcost.tuples.model_tuples import ModelTuples, plain_data, read_model_tuples
@@ -61,13 +59,13 @@ _REMEDY = "move it to another folder, and run this again"
 
 @dataclass
 class _Moves:
-    """What is moved, in this order: place -> file. `copies` are of files that are there already."""
+    """The planned moves in order: place -> file. `copies` are files that exist there already."""
 
     planned: dict[Path, Path] = field(default_factory=dict)
     copies: list[Path] = field(default_factory=list)
 
     def add(self, path: Path, there: Path, alike: Callable[[Path, Path], bool]) -> None:
-        """Raises OpcostError if another file is there, or will be."""
+        """Plan a move. Raises OpcostError if another file is there, or will be."""
         other = self.planned.get(there) or there
         if not os.path.lexists(other):
             self.planned[there] = path
@@ -88,9 +86,9 @@ class _Moves:
 
 
 def move_results(results: Path = RESULTS) -> int:
-    """Move all measurements of a folder. Returns how many.
+    """Move all measurements of a folder. Returns their number.
 
-    Raises OpcostError before it moves or deletes anything, if a file is damaged, or another is at
+    Raises OpcostError before it moves or deletes anything, if a file is damaged, or another is in
     its place.
     """
     moves, settings = _Moves(), dict[Path, str]()
@@ -118,8 +116,8 @@ def move_results(results: Path = RESULTS) -> int:
 
 
 def _plan_target(folder: Path, moves: _Moves) -> dict[Path, str]:
-    """Each row goes where its conditions are; what is known of the device, beside the most rows.
-    Its file is the last: while it is there, a run asks for this command.
+    """Plan the moves of a target: each row to its conditions; device files to the most rows. The
+    device file is the last: while it is there, a run refers to this command.
 
     Returns folder -> its settings.
     """
@@ -157,8 +155,8 @@ def _plan_target(folder: Path, moves: _Moves) -> dict[Path, str]:
 
 
 def _home(folder: Path, rows: dict[Path, list[dict[str, Any]]]) -> Path:
-    """Where the device file of a target goes: to the most rows, with those that were moved before
-    this command was killed.
+    """The folder for a target's device file: with the most rows, including rows that were moved
+    before this command was killed.
     """
     counts = Counter({there: len(found) for there, found in rows.items()})
     for there in folder.glob("*/"):
@@ -174,7 +172,7 @@ def _home(folder: Path, rows: dict[Path, list[dict[str, Any]]]) -> Path:
 
 
 def _delete_plans(paths: Iterable[Path]) -> None:
-    """Tables and plans of the former layout, and their folders."""
+    """Delete tables and plans of the former layout, and their folders."""
     for path in [*paths]:
         path.unlink(missing_ok=True)
         if path.parent.name in (ROUNDS, ".made"):
@@ -182,7 +180,7 @@ def _delete_plans(paths: Iterable[Path]) -> None:
 
 
 def _delete_emptied(folder: Path) -> None:
-    with suppress(OSError):  # it holds something else, which stays
+    with suppress(OSError):  # it contains something else, which stays
         folder.rmdir()
 
 
@@ -219,7 +217,7 @@ def _extracted(tuples: ModelTuples) -> str:
 
 
 def _address(row: dict[str, Any], device: dict[str, Any]) -> str:
-    """Where the next run on the same device looks for a row."""
+    """The address at which the next run on the same device looks for a row."""
     conditions = Conditions.from_json(row["conditions_json"])
     known = device | {name: value for name, value in row.items() if value is not None}
     used = device.get("device") or known["device"]
@@ -234,26 +232,28 @@ def _address(row: dict[str, Any], device: dict[str, Any]) -> str:
 
 
 def _read_row(path: Path) -> dict[str, Any]:
+    if records.metadata(path).get("opcost.schema_version") == _LAST_VERSION:
+        _renumber_row(path)
     schema = schemas.MEASUREMENTS[series_of(path).kind]
-    _renumber_row(path, schema)
     rows: list[dict[str, Any]] = records.read(path, schema, remedy=_REMEDY).to_pylist()
     if len(rows) != 1:
         raise OpcostError(f"{path} holds {len(rows)} rows where one is expected: {_REMEDY}")
     return rows[0]
 
 
-def _renumber_row(path: Path, schema: pa.Schema) -> None:
-    if records.metadata(path).get("opcost.schema_version") != _LAST_VERSION:
-        return
+def _renumber_row(path: Path) -> None:
+    """Number a file of the last unreleased version 1, which has the same columns."""
     with _legible(path):
         with opened(path) as file:
             check_seal(file)
-            rows = pq.read_table(file, page_checksum_verification=True).to_pylist()
+            table = pq.read_table(file, page_checksum_verification=True)
+        rows = table.to_pylist()
         for row in rows:
-            row["schema_version"] = SCHEMA_VERSION
+            row["schema_version"] = 1
             if row.get("definition_json"):
                 row["definition_json"] = _renamed_dtype(row["definition_json"])
-    records.write(path, schema, [{name: row[name] for name in schema.names} for row in rows])
+        metadata = {**table.schema.metadata, b"opcost.schema_version": b"1"}
+    records.write(path, table.schema.with_metadata(metadata), rows)
 
 
 def _read_tuples(path: Path) -> ModelTuples:
@@ -270,7 +270,7 @@ def _read_tuples(path: Path) -> ModelTuples:
 
 
 def _drop_procedure(path: Path) -> None:
-    """Samples of call overhead had the number of their procedure; all others are of the same."""
+    """Remove the former procedure number from samples of call overhead; all have the same."""
     document = read_json(path, _REMEDY)
     with _legible(path):
         samples = document.get("overhead") or []
@@ -280,7 +280,7 @@ def _drop_procedure(path: Path) -> None:
 
 
 def _renamed_dtype(definition: str) -> str:
-    """A model that is not converted to another dtype stated `float32`."""
+    """A definition without `float32` unless the model was converted."""
     document = json.loads(definition)
     if document["dtype"] == "float32" and not document.pop("converted", False):
         document["dtype"] = None
@@ -288,7 +288,7 @@ def _renamed_dtype(definition: str) -> str:
 
 
 def main() -> None:
-    """Move what is in the folder of results, and say so."""
+    """Move the results in the current folder, and print their number."""
     argparse.ArgumentParser(
         prog="python -m opcost.move_results",
         description=f"Move all of {RESULTS} that has the layout of before the first release to its "

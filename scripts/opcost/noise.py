@@ -1,9 +1,9 @@
-"""The model of noise: how measurements vary, and the intervals that follow.
+"""The statistical model of noise: how measurements vary, and the intervals that follow.
 
 **A run** is one measurement of a subject (an operator, or a model end to end) in a process of its
 own: the median of its undisturbed blocks, with b, the relative standard error of that median.
 
-**A value** is the geometric mean of the n undisturbed runs of a subject.
+**A value** is the geometric mean of a subject's n undisturbed runs.
 
 **Run-to-run variation** s is the relative standard deviation of runs beyond what their blocks
 explain, pooled over subjects and shrunk towards a usual one s0, which counts as 4 degrees of
@@ -12,20 +12,20 @@ freedom:
     s^2 = (4 s0^2 + sum over subjects of max(0, sum of (ln run - ln value)^2 - (n - 1) mean b^2))
           / (4 + sum over subjects of (n - 1))
 
-A row of the database pools its own runs alone, so that no other row changes it. Estimates,
+A row of the database pools only its own runs, so that no other row changes it. Estimates,
 comparisons and `diff` pool all subjects of a target, of one kind and quantity.
 
 **An interval** is Student's, of the logarithm, with the degrees of freedom of s:
 
     ln value +- t sqrt((s^2 + mean b^2) / n)
 
-It is extended to hold all runs if these lie further apart than 5 sqrt(s^2 + mean b^2).
+It is extended to contain all runs if these differ by more than 5 sqrt(s^2 + mean b^2).
 
-**An estimate** adds terms with independent errors: its limits' distances add up in quadrature
+**An estimate** adds terms with independent errors: distances of limits add up in quadrature
 (`statistics.weighted_sum`).
 
-**The model error** m is how far estimates lie from end-to-end measurements, over the N other models
-of a target:
+**The model error** m is the deviation of estimates from end-to-end measurements, over the N other
+models of a target:
 
     m^2 = (4 m0^2 + sum of ln(estimate / end-to-end)^2) / (4 + N)
 
@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from opcost.statistics import NORMAL_97_5, Estimate, student_97_5
 
 USUAL_DEGREES = 4
-"""The degrees of freedom as which a usual deviation counts."""
+"""The degrees of freedom of a usual deviation."""
 
 USUAL_MODEL_ERROR, USUAL_TRAINING_ERROR = 0.04, 0.06
 """The usual model error of inference and of training (docs/explanation/uncertainty.md)."""
@@ -55,8 +55,8 @@ _DISAGREEMENT = 5.0
 
 @dataclass(frozen=True)
 class Runs:
-    """The values of one quantity of one subject, one for each run, and the relative standard error
-    of each from its blocks; None if unknown.
+    """The values of one quantity of one subject, one for each run, and their relative standard
+    errors from blocks; None if unknown.
     """
 
     values: Sequence[float]
@@ -64,14 +64,14 @@ class Runs:
 
     @property
     def value(self) -> float:
-        """The geometric mean of the runs; of a single one exactly its value."""
+        """The geometric mean of the runs; exact for a single run."""
         if len(self.values) == 1:
             return self.values[0]
         return statistics.geometric_mean(self.values)
 
     @property
     def block_variance(self) -> float:
-        """The mean relative variance that blocks explain, as far as it is known."""
+        """The mean relative variance explained by blocks, as far as it is known."""
         return statistics.fmean((error or 0.0) ** 2 for error in self.block_errors)
 
     @property
@@ -84,7 +84,7 @@ class Runs:
 
     @property
     def reach(self) -> float:
-        """How far the runs lie apart, as a difference of logarithms."""
+        """The range of the runs, as a difference of logarithms."""
         return math.log(max(self.values) / min(self.values))
 
 
@@ -96,7 +96,7 @@ class Variation:
     degrees_of_freedom: float = USUAL_DEGREES
 
     def of_one(self, runs: Runs) -> float:
-        """The relative variance of one run, blocks included."""
+        """The relative variance of one run, including its blocks."""
         return self.sd**2 + runs.block_variance
 
 
@@ -126,12 +126,12 @@ def with_interval(value: float, runs: Runs, variation: Variation) -> Estimate:
 
 
 def disagree(runs: Runs, variation: Variation) -> bool:
-    """Whether runs lie further apart than run-to-run variation and their blocks explain."""
+    """Whether runs differ by more than run-to-run variation and their blocks explain."""
     return runs.reach > _DISAGREEMENT * math.sqrt(variation.of_one(runs))
 
 
 def block_error(estimate: Estimate) -> float | None:
-    """The relative standard error behind the interval of one run's blocks; None without one."""
+    """The relative standard error that an interval from one run's blocks implies, or None."""
     if estimate.low is None or estimate.high is None or estimate.low <= 0:
         return None
     return math.log(estimate.high / estimate.low) / 2 / NORMAL_97_5
@@ -139,8 +139,8 @@ def block_error(estimate: Estimate) -> float | None:
 
 @dataclass(frozen=True)
 class ModelError:
-    """The relative standard deviation of estimates from end-to-end measurements, and how many
-    models it is from.
+    """The relative standard deviation of estimates from end-to-end measurements, and the number of
+    models.
     """
 
     sd: float
@@ -148,8 +148,8 @@ class ModelError:
 
     @property
     def factor(self) -> Estimate:
-        """What an estimate is multiplied by to become the time or energy of the model: one, with
-        its interval.
+        """The factor between an estimate and the time or energy of the model: one, with an
+        interval.
         """
         reach = math.exp(student_97_5(USUAL_DEGREES + self.models) * self.sd)
         return Estimate(1.0, 1 / reach, reach)

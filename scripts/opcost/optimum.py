@@ -1,10 +1,10 @@
-"""Where a cost is least along an axis: a smooth curve through measured points, and its minimum;
-and products of energy and time as costs.
+"""The minimum of a cost along an axis, on a smooth curve through measured points; and products of
+energy and time as costs.
 
 The curve is a smoothing spline of the logarithms of cost and axis, as rough as the intervals of the
-points ask for: its weighted sum of squares is n - sqrt(2 n), the lower end of the range to
+points suggest: its weighted sum of squares is n - sqrt(2 n), the lower end of the range to
 n + sqrt(2 n) that Reinsch (Smoothing by spline functions, Numerische Mathematik 10, 1967) gives.
-Intervals are from curves through points that are drawn about it (a parametric bootstrap: Efron and
+Intervals are from curves through points drawn about it (a parametric bootstrap: Efron and
 Tibshirani, An Introduction to the Bootstrap, 1993, section 6.5).
 """
 
@@ -25,10 +25,10 @@ _SEED = 0
 
 _NORMAL_95 = NormalDist().inv_cdf(0.95)
 _CLIFF = math.log(3)
-"""What costs more than three times the least, as beyond a cliff, is smoothed as if it cost that:
-how much more says nothing about the least."""
+"""Costs above three times the least are clipped, because the height of a cliff contains no
+information about the minimum."""
 _FAR = 3.0
-"""So many standard errors above the least of a dozen equal costs, one lies hardly ever."""
+"""Of a dozen equal costs, one rarely exceeds the least by more standard errors."""
 
 _Floats = NDArray[np.float64]
 _Bools = NDArray[np.bool_]
@@ -37,9 +37,9 @@ _Curve = Callable[[_Floats], _Floats]
 
 @dataclass(frozen=True)
 class Optimum:
-    """The least cost on the curve, and where it is: `low` and `high` enclose the places that may be
-    as good as `at`. An interval ends where the measured points do, and a place beyond them may be
-    better: `is_first` and `is_last` tell whether `low` is the first and `high` the last point.
+    """The least cost on the curve, and its place: places from `low` to `high` may be as good as
+    `at`. The interval ends with the measured points, and a place beyond them may be better:
+    `is_first` and `is_last` state whether `low` is the first and `high` the last point.
     """
 
     at: float
@@ -51,7 +51,7 @@ class Optimum:
 
     @property
     def beyond(self) -> str:
-        """Which ends of the interval are those of the measured points, to follow it; or nothing."""
+        """A note on interval ends that are measured end points, to follow the interval; or ""."""
         ends = {"smallest": self.is_first, "largest": self.is_last}
         which = " and the ".join(name for name, is_end in ends.items() if is_end)
         return f" (the {which} that was measured)" if which else ""
@@ -63,8 +63,8 @@ def energy_delay(time: Estimate | None, energy: Estimate | None, exponent: int) 
     Solid-State Circuits 31, 1996), with 2 ED2P (Martin, Nystroem and Penzes, ET2, in Power Aware
     Computing, 2002). None if one of the two is unknown or zero.
 
-    An energy is a power times the time: the time's relative error counts once for each power of it,
-    and that of the power, which is what the energy's has beyond the time's, once.
+    As an energy is a power times the time, the time's relative error counts once for each power of
+    it, and the power's error, the energy's beyond the time's, once.
     """
     if time is None or energy is None or not time.value or not energy.value:
         return None
@@ -78,18 +78,18 @@ def energy_delay(time: Estimate | None, energy: Estimate | None, exponent: int) 
 
 
 def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
-    """The minimum of the curve through places and costs, never outside what was measured.
+    """The minimum of the curve through places and costs, within the measured range.
 
-    None for fewer than four places, and for places or costs that are not positive or have no
-    interval, or an error as large as they are, and where the curve swings far beyond the points. A
-    place is as good as the best one if the difference between the two is less than the
-    95 % quantile of its error and what the curve departs there from straight lines between the
-    points: of a kink, nothing more is known.
+    None for fewer than four places, for places or costs that are not positive or have no interval
+    or an error as large as they are, and if the curve swings far beyond the points. A place is as
+    good as the best one if the difference between the two is less than the 95 % quantile of its
+    error plus the curve's deviation there from straight lines between the points, which are as
+    likely as the curve near a kink.
 
-    The curve rounds a kink off, and may have its least beside it. The interval therefore also has
-    the neighbours of the least measured point, and of those that may be the least: between these
-    lies the minimum of any cost that falls to it and rises from there. Beyond the neighbours of all
-    whose cost is not far above the least one, nothing is looked for, whatever the curve does there.
+    The curve rounds a kink off, and may have its minimum beside it. The interval therefore includes
+    the neighbours of the lowest measured point, and of points that may be the lowest: these enclose
+    the minimum of any cost that falls to it and rises from there. The search ends at the neighbours
+    of all points whose cost is not far above the lowest, regardless of the curve beyond.
     """
     ordered = sorted(points, key=lambda point: point[0])
     places = [place for place, _ in ordered]
@@ -124,7 +124,7 @@ def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
         found: _Bools = on_curve - on_curve[best] <= by_chance + bend + bend[best]
         return found
 
-    # The best was chosen among all that are as good, by errors that favour it.
+    # The best was selected by errors that favour it from all that are as good.
     good = as_good(noise[:, as_good(noise[:, best])].min(axis=1))
     at = np.searchsorted(grid, x).clip(max=len(grid) - 1)
     may_be = _not_above(y, errors, _NORMAL_95)
@@ -148,30 +148,30 @@ def optimum(points: Sequence[tuple[float, Estimate]]) -> Optimum | None:
 
 
 def _believable(y: _Floats, errors: _Floats) -> tuple[float, float]:
-    """The range of a curve through points: between unevenly spaced ones, a spline may swing without
-    limit.
+    """The plausible range of a curve through points: between unevenly spaced ones, a spline may
+    swing without bound.
     """
     beyond = float(np.ptp(y) + _FAR * errors.max())
     return float(y.min()) - beyond, float(y.max()) + beyond
 
 
 def _not_above(y: _Floats, errors: _Floats, deviations: float) -> _Bools:
-    """The points whose cost exceeds the least one by at most so many standard errors."""
+    """The points whose cost exceeds the lowest by at most this many standard errors."""
     least = int(np.argmin(y))
     found: _Bools = y - y[least] <= deviations * np.hypot(errors, errors[least])
     return found
 
 
 def _neighbours(points: _Bools) -> tuple[int, int]:
-    """The point before the first one of these, and that behind the last one."""
+    """The points before the first of these and after the last."""
     among = np.flatnonzero(points)
     return max(int(among[0]) - 1, 0), min(int(among[-1]) + 1, len(points) - 1)
 
 
 def _least_between(places: Sequence[float], y: _Floats, gap: int) -> float:
-    """How low the logarithm of a convex cost can be between a point and the next: where the lines
-    meet that go through these and their neighbours on the other side. A gap at an end has one line
-    only, which does not bound it: infinity.
+    """A lower bound of the logarithm of a convex cost between a point and the next: where the lines
+    through these and their outer neighbours meet. A gap at an end has only one line, which is no
+    bound: infinity.
     """
     if not 0 < gap < len(places) - 2:
         return math.inf
@@ -189,8 +189,8 @@ def _least_between(places: Sequence[float], y: _Floats, gap: int) -> float:
 
 
 def _smooth(x: _Floats, y: _Floats, errors: _Floats) -> _Curve:
-    """The spline; where FITPACK finds none of that roughness, it returns the nearest. One that
-    swings beyond the points gives way to a smoother one, up to the upper end of the range.
+    """The spline; if FITPACK finds none of that roughness, it returns the nearest. If it swings
+    beyond the points, a smoother one is used, up to the upper end of the range.
     """
     from scipy.interpolate import splev, splrep
 
@@ -208,11 +208,11 @@ def _smooth(x: _Floats, y: _Floats, errors: _Floats) -> _Curve:
 def _estimate(
     on_curve: _Floats, noise: _Floats, good: _Bools, least: float, bend: float
 ) -> Estimate:
-    """The least cost, without the bias of the minimum of a noisy curve, which the draws show.
+    """The least cost, corrected for the bias of the minimum of a noisy curve by the draws.
 
-    Where the curve happens to be flat, the draws show more bias than it has. The mean of the places
-    that may be as good has none, and is never below the least: it limits the value, and the upper
-    limit is its own. The lower one reaches to `least`, where a kink between points may lie.
+    If the curve happens to be flat, the draws overestimate its bias. The mean over the places that
+    may be as good has none, and is never below the least: it limits the value, and gives the upper
+    limit. The lower one extends to `least`, where a kink between points may be.
     """
     lowest = (on_curve + noise).min(axis=1)
     mean, mean_sd = on_curve[good].mean(), noise[:, good].mean(axis=1).std()

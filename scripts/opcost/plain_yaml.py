@@ -21,7 +21,7 @@ _READ_OTHERWISE = {
     "tag:yaml.org,2002:float": re.compile(r".*:.*"),
     "tag:yaml.org,2002:bool": re.compile(r"yes|no|on|off", re.IGNORECASE),
 }
-"""What YAML 1.1 takes for another value than most people who write it, and than YAML 1.2."""
+"""Values that YAML 1.1 reads differently from YAML 1.2 and from most people who write them."""
 
 
 def read_yaml(path: Path) -> Any:
@@ -47,7 +47,7 @@ def parse_yaml(text: str, source: str) -> Any:
 
 
 def _load(text: str, source: str) -> Any:
-    """`yaml.safe_load`, which refuses aliases and merges that expand without bound."""
+    """Load YAML like `yaml.safe_load`, without aliases and merges that expand without bound."""
     loader = yaml.SafeLoader(text)
     try:
         node = loader.get_single_node()
@@ -68,7 +68,7 @@ def _load(text: str, source: str) -> Any:
 
 
 def _check_twice(node: yaml.Node, source: str) -> None:
-    """Raise OpcostError for a mapping with a key twice, of which YAML would take the last."""
+    """Raise OpcostError for a mapping with a repeated key, of which YAML would take the last."""
     if not isinstance(node, yaml.MappingNode):
         return
     lines: dict[str, int] = {}
@@ -86,7 +86,7 @@ def _check_twice(node: yaml.Node, source: str) -> None:
 
 
 def _check_as_written(node: yaml.Node, loader: yaml.SafeLoader, source: str) -> None:
-    """Raise OpcostError for a plain value that YAML 1.1 does not take as it is written."""
+    """Raise OpcostError for a plain value that YAML 1.1 reads differently from its spelling."""
     pattern = _READ_OTHERWISE.get(node.tag)
     if pattern is not None and pattern.fullmatch(node.value):
         read = str(loader.construct_object(node)).lower()

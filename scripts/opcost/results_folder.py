@@ -1,24 +1,24 @@
-"""Every path below the folder of results: rules, jobs and the package take them from here.
+"""Every path below the results folder: rules, jobs and the package take them from here.
 
     results/.opcost.lock                 held by the run that writes here (run_lock)
-    results/*                            tables of what is measured (constants below)
-    results/modules/NAME-DIGEST/         modules of Python code that was measured (opcost.run)
+    results/*                            tables of measurements (constants below)
+    results/modules/NAME-DIGEST/         measured modules of Python code (opcost.run)
     results/tuples/MODEL-DIGEST.pkl      a model's operator tuples and calls (addresses)
-    results/studies/STUDY/study.json     what a study asked for (studies)
+    results/studies/STUDY/study.json     the configuration of a study (studies)
     results/studies/STUDY/operator_tuples.json
                                          its unique operator tuples
     results/TARGET/CONDITIONS/           a target under some conditions (addresses)
-      settings.json                      its settings, as the study has them
+      settings.json                      its settings
       device.json                        its device; call overhead in round 1
       sensor.json                        its power sensor
-      calls/MODEL-DIGEST.pkl             a model's tuples and calls, recorded on the device
+      calls/MODEL-DIGEST.pkl             a model's tuples and calls, traced on the device
       operators/TUPLE_ID.parquet         an operator in round 1: one run, one row
       operators_2/...                    round 2, and so on
-      models/MODEL-DIGEST.parquet        a whole model in round 1
+      models/MODEL-DIGEST.parquet        a model end to end in round 1
       models_2/...                       round 2, and so on
-      models_MODE/MODEL-DIGEST.parquet   a whole model in another launch mode
+      models_MODE/MODEL-DIGEST.parquet   a model end to end in another launch mode
       overhead_2.json                    call overhead in round 2, and so on
-      rounds/STUDY-2.json                what a study measures in round 2, and so on
+      rounds/STUDY-2.json                the plan of a study's round 2, and so on
 
 Names may be patterns of Snakemake: `extraction("{model}")`.
 """
@@ -50,23 +50,23 @@ FIGURE = RESULTS / "cost.svg"
 REPORT = RESULTS / "report.html"
 
 SAVED_MODULES = RESULTS / "modules"
-"""Live modules that `opcost.run` has saved, each in a folder of its own."""
+"""Live modules saved by `opcost.run`, each in its own folder."""
 
 _TUPLES = "tuples"
 STUDIES = RESULTS / "studies"
 CALLS = "calls"
-"""The folder of a target's recordings."""
+"""The folder of a target's traces."""
 ROUNDS = "rounds"
 """The folder of plans."""
 RESERVED = (_TUPLES, STUDIES.name, SAVED_MODULES.name)
 """Names that a target must not have, because other folders of the results have them."""
 
 OPERATORS, MODELS = KINDS = ("operators", "models")
-"""What is measured."""
+"""The kinds of measurements."""
 
 
 class Series(NamedTuple):
-    """Measurements of one kind: in which round, from 1 on, and in which launch mode."""
+    """Measurements of one kind, round (from 1 on) and launch mode."""
 
     kind: str
     round: int = 1
@@ -74,12 +74,9 @@ class Series(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The name of their folder."""
-        return self.kind + (f"_{self.round}" if self.round > 1 else self._mode)
-
-    @property
-    def _mode(self) -> str:
-        return "" if self.launch_mode == EAGER else f"_{self.launch_mode}"
+        """The name of the series' folder."""
+        mode = "" if self.launch_mode == EAGER else f"_{self.launch_mode}"
+        return self.kind + (f"_{self.round}" if self.round > 1 else mode)
 
 
 _LATER_ROUND = "[2-9]|[1-9][0-9]+"
@@ -102,12 +99,12 @@ def series_named(name: str) -> Series | None:
 
 
 def check_results(results: Path = RESULTS) -> None:
-    """Raise OpcostError if there is something of the folder's name that is none, or if it has the
-    layout of an earlier opcost.
+    """Raise OpcostError if the results folder exists and is not a directory, or has the layout of
+    an earlier opcost.
     """
     if os.path.lexists(results) and not results.is_dir():
         raise OpcostError(
-            f"{results} is no folder, and opcost writes into one of that name: move it away"
+            f"{results} is no folder, but opcost writes to a folder of that name: move it away"
         )
     for former in former_targets(results):
         raise OpcostError(
@@ -128,23 +125,23 @@ def former_targets(results: Path = RESULTS) -> list[Path]:
 
 
 def target_folder(target: str, conditions: str, results: Path = RESULTS) -> Path:
-    """The folder of a target's measurements under conditions of a name (`addresses`), as the other
-    functions expect it.
+    """The folder of a target's measurements under conditions with a name (`addresses`); other
+    functions take it as `folder`.
     """
     return results / target / conditions
 
 
 def target_folders(results: Path = RESULTS) -> list[Path]:
     """The folders of all targets with measurements, of this study or another."""
-    return [folder for folder in sorted(results.glob("*/*/")) if _is_target(folder)]
-
-
-def _is_target(folder: Path) -> bool:
-    return device_file(folder).exists() or bool(_series_in(folder))
+    return [
+        folder
+        for folder in sorted(results.glob("*/*/"))
+        if device_file(folder).exists() or _series_in(folder)
+    ]
 
 
 def _series_in(folder: Path) -> list[Series]:
-    """The series that a target has, operators first."""
+    """The series of a target, operators first."""
     found = (series_named(path.name) for path in folder.glob("*/"))
     order = {kind: number for number, kind in enumerate(KINDS)}
     return sorted(filter(None, found), key=lambda each: (order[each.kind], *each[1:]))
@@ -166,7 +163,7 @@ def sensor_file(folder: Path) -> Path:
 
 
 def overhead_file(folder: Path, number: int | str = 1) -> Path:
-    """The file with the call overhead of a round; that of round 1 is the device's file."""
+    """The file with the call overhead of a round; in round 1, the device's file."""
     return device_file(folder) if number == 1 else folder / f"overhead_{number}.json"
 
 
@@ -178,7 +175,7 @@ def overhead_files(folder: Path) -> list[Path]:
 
 
 def round_plan(folder: Path, study: str, number: int | str) -> Path:
-    """The file that says what a study measures in a round from 2 on."""
+    """The plan of a study's round from 2 on."""
     return folder / ROUNDS / f"{study}-{number}.json"
 
 
@@ -195,8 +192,9 @@ def measurement_in(folder: Path, series: str, name: str) -> Path:
 def measurement(
     folder: Path, kind: str, name: str, number: int = 1, launch_mode: str = EAGER
 ) -> Path:
-    """The file of one measurement; `name` is a tuple id or the address of a model, `number`
-    that of the round."""
+    """The file of one measurement; `name` is a tuple id or the address of a model, `number` the
+    round.
+    """
     return measurement_in(folder, Series(kind, number, launch_mode).folder, name)
 
 
@@ -207,7 +205,7 @@ def measurements(folder: Path, kind: str, number: int = 1, launch_mode: str = EA
 
 
 def runs_by_subject(folder: Path, kind: str) -> dict[str, list[Path]]:
-    """Name -> the files of its measurements in all rounds, in their order; by name."""
+    """Name -> the files of its measurements in all rounds, in order; sorted by name."""
     found: dict[str, list[Path]] = {}
     for series in _series_in(folder):
         if series.kind == kind and series.launch_mode == EAGER:
@@ -217,7 +215,7 @@ def runs_by_subject(folder: Path, kind: str) -> dict[str, list[Path]]:
 
 
 def runs_of_subject(folder: Path, kind: str, name: str) -> list[Path]:
-    """The files of one subject's measurements in all rounds, in their order."""
+    """The files of one subject's measurements in all rounds, in order."""
     series = (each for each in _series_in(folder) if each == Series(kind, each.round))
     paths = (measurement_in(folder, each.folder, name) for each in series)
     return [path for path in paths if path.is_file()]
@@ -234,7 +232,7 @@ def folder_of(path: Path) -> Path:
 
 
 def model_of(path: Path) -> str:
-    """The model of a file whose name is the address of one."""
+    """The model of a file that is named by the model's address."""
     return path.stem.rpartition("-")[0]
 
 
@@ -251,7 +249,7 @@ def extraction(address: str, results: Path = RESULTS) -> Path:
 
 
 def extractions_of(model: str, results: Path = RESULTS) -> list[Path]:
-    """The files of a model's tuples and calls, of each of its definitions."""
+    """The files of a model's tuples and calls, one for each of its definitions."""
     return sorted(
         path
         for path in (results / _TUPLES).glob(f"{escape(model)}-*.pkl")
@@ -260,10 +258,10 @@ def extractions_of(model: str, results: Path = RESULTS) -> list[Path]:
 
 
 def recording(folder: Path, address: str) -> Path:
-    """The file of a model's operator tuples and calls, recorded on the target's device."""
+    """The file of a model's operator tuples and calls, traced on the target's device."""
     return folder / CALLS / f"{address}.pkl"
 
 
 def recordings(folder: Path) -> list[Path]:
-    """All models whose calls were recorded on a target's device."""
+    """The files of all models that were traced on a target's device."""
     return sorted((folder / CALLS).glob("[!.]*.pkl"))

@@ -1,7 +1,7 @@
-"""One run at a time in a folder of results, by a lock that ends with its holder.
+"""One run at a time in a results folder, by a lock that ends with its holder.
 
-Snakemake's own lock outlives a kill, after which the next run needs --unlock: the profiles turn it
-off. Anybody who can write to the folder can replace the lock file: only a regular file with one
+Snakemake's own lock survives a kill, after which the next run needs --unlock: the profiles turn it
+off. Any user who can write to the folder can replace the lock file: only a regular file with one
 name is used, and its content is shown only if it has opcost's form.
 """
 
@@ -19,7 +19,7 @@ from opcost.errors import OpcostError
 from opcost.results_folder import RESULTS
 
 LOCK = RESULTS / ".opcost.lock"
-"""Beside the results, which the folders of several runs may link."""
+"""In the results folder itself, which the folders of several runs may link to."""
 
 _MODE = 0o666
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

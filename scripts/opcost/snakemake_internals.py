@@ -1,6 +1,6 @@
-"""What opcost uses of Snakemake that Snakemake does not document: all of it, in two tables.
+"""All undocumented parts of Snakemake that opcost uses, in two tables.
 
-`check` stops a run with an explanation if Snakemake lacks one of these. Without it, some changes of
+`check` stops a run with an explanation if Snakemake lacks one of them. Otherwise, some changes of
 Snakemake would silently make runs slow, and others would start jobs twice. To adopt a newer
 Snakemake, set `NEWEST` and the pin in requirements.txt, and run the tests.
 
@@ -18,15 +18,15 @@ from snakemake.common import __version__
 from snakemake.exceptions import WorkflowError
 
 OLDEST = "9.21.1"
-"""Earlier ones do not notice all changes below a checkpoint."""
+"""Earlier versions do not notice all changes below a checkpoint."""
 NEWEST = "9.27.1"
-"""And later ones that differ in the third number alone."""
+"""Later versions that differ only in the third number are accepted, too."""
 
 _SLURM = "snakemake_executor_plugin_slurm"
 
 
 class Change(NamedTuple):
-    """Something that opcost replaces or sets."""
+    """A part that opcost replaces or sets."""
 
     why: str
     upstream: str
@@ -45,7 +45,7 @@ CHANGED = {
         "JobScheduler.exit_gracefully takes no lock, or one that its thread may hold",
     ),
     "snakemake.jobs:Job.is_pipe_or_service_input": Change(
-        "to plan a job takes the square of its inputs",
+        "planning a job takes the square of its inputs",
         "not reported",
         "it no longer looks through all dependencies of a job for each input",
     ),
@@ -94,16 +94,16 @@ _ONCE_STARTED = ("scheduler.", "executor_settings", _SLURM)
 
 
 def check_version() -> None:
-    """Raise WorkflowError unless this Snakemake is one that opcost is tested with."""
+    """Raise WorkflowError unless opcost is tested with this Snakemake."""
     found = parse(__version__)
     if found < parse(OLDEST) or found.release[:2] > parse(NEWEST).release[:2]:
         raise WorkflowError(f"Snakemake {__version__} is unknown. {_remedy()}")
 
 
 def check(workflow: Any, started: bool) -> None:
-    """Raise WorkflowError, which says what is missing, unless Snakemake has all in the tables.
+    """Raise WorkflowError, which names the missing part, unless Snakemake has all in the tables.
 
-    Some of it exists only before, the rest only after a run has started.
+    Some of them exist only before, the others only after a run has started.
     """
     for name, use in {**CHANGED, **READ}.items():
         looked_for = name.startswith(_ONCE_STARTED) == started
@@ -145,18 +145,18 @@ def _remedy() -> str:
 
 
 def disable_rate_limit_timers(workflow: Any) -> None:
-    """Where jobs run one by one, nothing needs a limit of how many start in a time."""
+    """Disable the limit of job starts per time, which is not needed where jobs run one by one."""
     if workflow.local_exec:
         workflow.scheduler.job_rate_limiter = None
 
 
 def end_at_any_signal(workflow: Any) -> None:
-    """The handler of SIGTERM, in the main thread, takes the scheduler's lock."""
+    """Make the scheduler's lock reentrant: the handler of SIGTERM takes it in the main thread."""
     workflow.scheduler._lock = threading.RLock()
 
 
 def skip_pipe_lookup(workflow: Any) -> None:
-    """Answer at once that no input is a pipe or of a service, if no rule has such an output."""
+    """Answer at once that no input is a pipe or from a service, if no rule has such an output."""
     from snakemake.io import is_flagged
     from snakemake.jobs import Job
 

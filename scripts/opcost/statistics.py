@@ -87,7 +87,7 @@ def mean(data: Sequence[float]) -> Estimate:
 
 
 def overlap(first: Estimate, second: Estimate) -> bool:
-    """Whether two intervals have a value in common; one that is unknown may hold any."""
+    """Whether two intervals have a value in common; an unknown one may contain any."""
     if first.low is None or first.high is None or second.low is None or second.high is None:
         return True
     return first.low <= second.high and second.low <= first.high
@@ -110,8 +110,8 @@ def product(first: Estimate, second: Estimate) -> Estimate:
 def ratio(numerator: Estimate, denominator: Estimate) -> Estimate:
     """The quotient of two independent positive estimates, relative half-widths in quadrature.
 
-    Those of the logarithms, if all limits are positive: a wide interval of the denominator reaches
-    further up in the quotient than down.
+    If all limits are positive, half-widths of the logarithms are used: a wide interval of the
+    denominator extends further up in the quotient than down.
     """
     value = numerator.value / denominator.value
     if all(each.low is not None and each.low > 0 for each in (numerator, denominator)):
@@ -134,17 +134,17 @@ def _logarithm(estimate: Estimate) -> Estimate:
 def weighted_sum(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
     """The sum of weight x estimate over independent estimates, half-widths in quadrature.
 
-    A weight multiplies its estimate's error, because all calls of a tuple share one
-    measurement. The sum has no interval if one of the terms has none.
+    A weight multiplies its estimate's error, because all calls of a tuple share one measurement.
+    The sum has no interval if a term has none.
     """
     listed = list(terms)
     return _with_errors(sum(weight * each.value for weight, each in listed), listed)
 
 
 def correlated_sum(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
-    """The sum of weight x estimate over estimates that err together: limits add up.
+    """The sum of weight x estimate over fully correlated estimates: limits add up.
 
-    Weights are not negative. The sum has no interval if one of the terms has none.
+    Weights are not negative. The sum has no interval if a term has none.
     """
     listed = list(terms)
 
@@ -173,7 +173,7 @@ def student_97_5(degrees_of_freedom: float | None) -> float:
 
 
 def _with_errors(value: float, terms: Sequence[tuple[float, Estimate]]) -> Estimate:
-    """The value with the errors of all terms, times their weights; none if one is unknown."""
+    """The value with the errors of all terms, times their weights; without if one is unknown."""
     below = above = 0.0
     for weight, each in terms:
         if each.low is None or each.high is None:

@@ -1,8 +1,7 @@
-"""The studies of a results folder: their files are the memory of all runs, from which tables know
-what to show.
+"""The studies of a results folder: their files record all runs, and determine what tables show.
 
-Of a model's definitions, the newest counts, and of a target's conditions likewise; those of the
-present study count before all others.
+The newest definition of a model and the newest conditions of a target are shown; those of the
+present study take precedence.
 """
 
 import json
@@ -36,7 +35,7 @@ from opcost.rows.comparability import meaning
 from opcost.study import Study
 from opcost.text import counted, wrapped
 from opcost.tuples.model_tuples import ModelTuples, named
-from opcost.tuples.recordings import calls_on
+from opcost.tuples.traces import calls_on
 from opcost.values import OBJECT, check_values, list_of
 
 _RULES = {
@@ -69,7 +68,7 @@ class Remembered:
 
 
 def describe(addresses: Addresses, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What is remembered of a study, as JSON."""
+    """The content of a study's file."""
     study = addresses.study
     return {
         "asked": dict(asked),
@@ -86,26 +85,26 @@ def describe(addresses: Addresses, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def remembered(results: Path = RESULTS) -> list[Remembered]:
-    """The studies of a results folder, the one that ran last at the end."""
+    """The studies of a results folder, the last one run at the end."""
     files = (results / STUDIES.name).glob("*/study.json")
     found = sorted(files, key=lambda path: (path.parent.stat().st_mtime_ns, path))
     return [_read(path, results) for path in found]
 
 
 def ran_now(addresses: Addresses) -> None:
-    """The study that runs is the newest."""
+    """Make the running study the newest."""
     with suppress(OSError):
         os.utime(addresses.file.parent)
 
 
 def newest_definitions(results: Path = RESULTS) -> dict[str, ModelDefinition]:
-    """Name -> the definition of each model of any study."""
+    """Name -> the newest definition of each model of any study."""
     return {name: each for study in remembered(results) for name, each in study.models.items()}
 
 
 def folder_named(target: str, results: Path = RESULTS) -> Path:
-    """The folder of a target as a database names it: by its name alone under the conditions of the
-    study that ran last, else with those.
+    """The folder of a target as a database names it: the name of the target, under the conditions
+    of the study that ran last, or a name with conditions.
     """
     if "/" in target:
         return results / target
@@ -115,7 +114,7 @@ def folder_named(target: str, results: Path = RESULTS) -> Path:
 
 
 def _read(path: Path, results: Path) -> Remembered:
-    remedy = f"delete {path.parent}: its models are no longer in the tables, unless they are run"
+    remedy = f"delete {path.parent}: tables no longer show its models, unless they are run"
     document = read_json(path, remedy)
     check_values({name: document.get(name) for name in _RULES}, _RULES, path, remedy)
     try:
@@ -138,10 +137,10 @@ def _read(path: Path, results: Path) -> Remembered:
 
 @dataclass(frozen=True)
 class Shown:
-    """What tables show: the present study, and what others have measured beside it.
+    """The content of tables: the present study, and other studies' measurements.
 
     `models` are definitions by name, and `extractions` the files of their calls; `folders` and
-    `conditions` are those of each target, and `models_on` the models that it shows.
+    `conditions` are those of each target, and `models_on` its models.
     """
 
     models: Mapping[str, str]
@@ -155,7 +154,7 @@ class Shown:
 
     @classmethod
     def of(cls, present: Addresses, others: Iterable[Remembered] | None = None) -> Self:
-        """What the tables of a study show. `others` are by default those of its results folder."""
+        """The content of a study's tables. `others` are by default those of its results folder."""
         study = present.study
         known = list(remembered(present.results) if others is None else others)
         models = {name: each for one in known for name, each in one.models.items()}
@@ -197,7 +196,7 @@ class Shown:
             {name: models[name].to_json() for name in names},
             {name: str(own.get(name) or extractions[name]) for name in names},
             {name: str(folders[name]) for name in targets},
-            # Other durations are no reason to make tables again.
+            # Changed durations are no reason to make tables again.
             {name: str(meaning(conditions[name])) for name in targets},
             {name: models_on[name] for name in targets},
             _once(asdict(each) for one in every for each in one.generations),
@@ -214,7 +213,7 @@ class Shown:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """What `to_json` wrote."""
+        """The object that `to_json` wrote."""
         return cls(**json.loads(text))
 
     def to_json(self) -> str:
@@ -222,15 +221,15 @@ class Shown:
         return json.dumps(asdict(self))
 
     def calls_on(self, extracted: Iterable[ModelTuples]) -> dict[str, list[ModelTuples]]:
-        """Target -> the models that it shows, with the calls that they make there."""
+        """Target -> its models, with their calls there."""
         models = list(extracted)
         return {
             target: calls_on(Path(folder), named(models, self.models_on[target]))
             for target, folder in self.folders.items()
         }
 
-    def wholes(self) -> dict[str, list[Path]]:
-        """Target -> the files of all runs of its whole models, in any launch mode; the models
+    def end_to_end(self) -> dict[str, list[Path]]:
+        """Target -> the files of all end-to-end runs of its models, in any launch mode, with models
         in the order of tables.
         """
         order = {
@@ -252,7 +251,7 @@ class Shown:
         }
 
     def others(self, results: Path = RESULTS) -> list[str]:
-        """Says what else is measured, under conditions that tables do not show."""
+        """A note on measurements under conditions that tables do not show."""
         folders = {*map(Path, self.folders.values())}
         found = {
             f"{folder.parent.name}/{folder.name}": len(all_measurements(folder))
@@ -266,13 +265,13 @@ class Shown:
 
 
 def _is_measured(folder: Path, definition: ModelDefinition) -> bool:
-    """An operator without a model has no measurement of its own name."""
+    """Whether a model is measured; an isolated operator has no measurement of its own name."""
     name = definition_address(definition)
     return definition.operator is not None or measurement(folder, MODELS, name, 1, EAGER).exists()
 
 
 def _once(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first of each name."""
+    """The first document of each name."""
     found: dict[str, dict[str, Any]] = {}
     for each in documents:
         found.setdefault(each["name"], each)
@@ -280,5 +279,5 @@ def _once(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def remember(addresses: Addresses, asked: Mapping[str, Any]) -> None:
-    """Write what a study asks for."""
+    """Write the file of a study."""
     write_json(addresses.file, describe(addresses, asked))

@@ -25,7 +25,7 @@ from opcost.target import POINT, SETTINGS, Target, point_of, stated
 
 @dataclass(frozen=True)
 class ClusterRequest:
-    """What a target's jobs request of a cluster; no condition, because it changes no number."""
+    """Resources that a target's jobs request of a cluster; not conditions, as no number changes."""
 
     gpu_model: str | None = None
     partition: str | None = None
@@ -35,8 +35,8 @@ class ClusterRequest:
 
 @dataclass(frozen=True)
 class Precision:
-    """The half-widths of 95 % intervals, relative to the value, that a study wants of its models'
-    times and of its rows. None wants nothing.
+    """The half-widths of 95 % intervals, relative to the value, that a study requests for its
+    models' times and for its rows; None requests nothing.
     """
 
     models: float | None = None
@@ -47,7 +47,7 @@ class Precision:
 class ExtractionSettings:
     """Limits on the extraction of one model. Not part of the definition: they change no result.
 
-    `memory_gib` None means nine tenths of the memory that is free at the start.
+    `memory_gib` None means nine tenths of the free memory at the start.
     """
 
     timeout_s: float = 1800
@@ -85,8 +85,8 @@ class MeasurementSettings:
     repeat_pause_s: float
     timeout_s: float
 
-    def of_whole_model(self) -> Self:
-        """Timed for longer, because a single row is the reference of a sum."""
+    def of_end_to_end(self) -> Self:
+        """The settings of end-to-end runs: longer, because one row is compared with an estimate."""
         return replace(
             self,
             min_time_s=self.model_time_s,
@@ -105,8 +105,8 @@ class Conditions:
     def to_json(self) -> str:
         """The conditions as one line of JSON, the same for equal conditions.
 
-        Settings with a default here are left out at that value: conditions stay equal when one is
-        added, and nothing is measured again.
+        Settings at their default here are left out: conditions stay equal when one is added, and
+        nothing is measured again.
         """
         document = {
             "target": stated(self.target),
@@ -148,12 +148,12 @@ class Study:
     published: tuple[Published, ...] = ()
 
     @property
-    def wholes(self) -> list[str]:
-        """The models that are measured as a whole: all but operators without a model."""
+    def end_to_end(self) -> list[str]:
+        """The models that are measured end to end: all except isolated operators."""
         return [name for name, each in self.models.items() if each.operator is None]
 
     def models_of(self, name: str) -> list[str]:
-        """The models that the name of a config stands for: several for one of steps or layers."""
+        """The models of a config: several for generation steps, layers or axes."""
         return list(self.configs.get(name, (name,)))
 
 
@@ -167,7 +167,7 @@ def load_study(config: Mapping[str, Any]) -> Study:
         raise OpcostError(
             "neither `models` nor `torchvision` names a model to study: list configs of "
             f"{document['model_directory']} under `models`, or models of torchvision, such as "
-            "[resnet18]. With models: [], tables and report are made of what is measured"
+            "[resnet18]. With models: [], tables and report are made of existing measurements"
         )
     for least, most in (("min_time_s", "max_time_s"), ("power_min_s", "power_max_s")):
         _check_limits(document["measurement"], least, most)
@@ -204,7 +204,7 @@ def load_study(config: Mapping[str, Any]) -> Study:
 
 
 def _without_axes(config: Any) -> Any:
-    """The configuration without axes of targets; one of another form is told from it later."""
+    """The configuration without axes of targets; other errors in it are found later."""
     targets = config.get("targets") if isinstance(config, Mapping) else None
     if not isinstance(targets, Mapping) or not all(isinstance(name, str) for name in targets):
         return config
@@ -212,9 +212,9 @@ def _without_axes(config: Any) -> Any:
 
 
 def without_axes(targets: Mapping[str, Any]) -> dict[str, Any]:
-    """Targets with axes as the targets that they stand for.
+    """Targets with axes expanded to their points.
 
-    Raises OpcostError for axes that say nothing or cannot be told apart.
+    Raises OpcostError for axes that have no effect or are ambiguous.
     """
     keys = SETTINGS.keys()
     found: dict[str, Any] = {}
@@ -236,13 +236,13 @@ def without_axes(targets: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _target_sweeps(targets: Mapping[str, Mapping[str, Any]]) -> tuple[Sweep, ...]:
-    """The sweeps of targets, as their names tell: `local[threads=1]`."""
+    """The sweeps of targets, from their names: `local[threads=1]`."""
     points: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     for name, settings in targets.items():
         base, bracket, _ = name.partition("[")
         if bracket:
             parts = [part.partition("=") for part in name[len(base) + 1 : -1].split(",")]
-            # An axis that is a place, as in `threads: $n`, is no setting: its value is in the name.
+            # The value of an axis without a setting, as in `threads: $n`, is in the name.
             points[base][name] = {
                 axis: settings[axis] if axis in settings else value_of(value)
                 for axis, _, value in parts
@@ -251,7 +251,7 @@ def _target_sweeps(targets: Mapping[str, Mapping[str, Any]]) -> tuple[Sweep, ...
 
 
 def _check_axes(sweeps: Iterable[Sweep], target_sweeps: Iterable[Sweep]) -> None:
-    """Tables and curves have the axes of models and targets side by side, by their labels."""
+    """Refuse axes of models and targets with the same label, which tables show side by side."""
     of_targets = {
         label(axis): target.name
         for target in target_sweeps
@@ -280,7 +280,7 @@ def _check_limits(measurement: Mapping[str, float], least: str, most: str) -> No
 def _check_names(targets: Iterable[str]) -> None:
     for name in sorted(set(targets) & set(RESERVED)):
         raise OpcostError(
-            f"targets.{name}: {RESULTS / name} holds what opcost keeps of models and studies: give "
+            f"targets.{name}: {RESULTS / name} contains files of models and studies: give "
             "the target another name"
         )
 
@@ -314,8 +314,8 @@ class _Models(NamedTuple):
 
 
 def _models(document: Mapping[str, Any]) -> _Models:
-    """The models that `models` lists, then those that `torchvision` selects, with the seed; the
-    generations and the sweeps among the former; and the models that each config stands for.
+    """The models that `models` lists and `torchvision` selects, with the seed; the generations and
+    sweeps of the former; and the models of each config.
     """
     directory = Path(document["model_directory"])
     models: dict[str, ModelDefinition] = {}

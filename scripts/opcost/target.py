@@ -1,12 +1,12 @@
 """Targets: a device and the settings under which it is measured.
 
-A setting is declared here, and nowhere else: what a configuration may say of it, which kind of
-device has it, its column, and what sets it in a process that measures.
+A setting is declared only here: its allowed values in a configuration, the kind of device that has
+it, its column, and the function that sets it in a measuring process.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
 _KEY = "setting"
@@ -16,9 +16,9 @@ _KEY = "setting"
 class Setting:
     """A setting of a target: the JSON `schema` of its values in a configuration.
 
-    `kind` names the kind of device that has it; None: any. `column` is the meaning of its column in
-    rows; None: it has none. `set_by`, as module:function, sets its value, None included, in a
-    process that measures on any kind of device, before that is opened.
+    `kind` is the kind of device that has it, None for any. `column` describes its column in rows,
+    None for no column. `set_by`, as module:function, sets its value, including None, in a process
+    that measures on any kind of device, before the device is opened.
     """
 
     schema: Mapping[str, Any]
@@ -28,7 +28,7 @@ class Setting:
 
     @property
     def type(self) -> str:
-        """The JSON type of its values; one that may be null has it, too."""
+        """The JSON type of its values, without null."""
         types = self.schema["type"]
         return types if isinstance(types, str) else types[0]
 
@@ -36,9 +36,9 @@ class Setting:
 def _setting(
     description: str, schema: Mapping[str, Any], *, default: Any = MISSING, **properties: str
 ) -> Any:
-    """A field with a `default`, which a target's JSON leaves out, or without one.
+    """A field, whose `default`, if given, a target's JSON omits.
 
-    A configuration may have the default of the schema or, if that has none, of the field.
+    The default in a configuration is that of the schema, or else of the field.
     """
     if default is None:
         schema = {**schema, "type": [schema["type"], "null"]}
@@ -56,14 +56,14 @@ _UP_TO_100_000 = _whole(1, 100_000)
 _YES_OR_NO = {"type": "boolean"}
 
 
-def _part(label: str, unit: str, told_by: str) -> Any:
-    """A part of an operating point, with the column of rows that tells what the device has."""
-    return field(default=None, metadata={"label": label, "unit": unit, "told_by": told_by})
+def _part(label: str, unit: str, column: str) -> Any:
+    """A part of an operating point, with the column of rows that reports it."""
+    return field(default=None, metadata={"label": label, "unit": unit, "column": column})
 
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """What is set of a device, in watts and megahertz; None leaves it as it is."""
+    """Settings of a device, in watts and megahertz; None leaves them unchanged."""
 
     power_limit_w: float | None = _part("power limit", "W", "power_limit_w")
     sm_clock_mhz: int | None = _part("multiprocessors at", "MHz", "sm_clock_target_mhz")
@@ -82,13 +82,13 @@ class OperatingPoint:
         )
 
 
-TOLD_BY = frozenset(each.metadata["told_by"] for each in fields(OperatingPoint))
-"""The columns that tell at which operating point a device is."""
+POINT_COLUMNS = frozenset(each.metadata["column"] for each in fields(OperatingPoint))
+"""The columns that report the operating point of a device."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A device and its settings. A new one comes last, and is optional."""
+    """A device and its settings. A new setting comes last, and is optional."""
 
     device: str = _setting(
         "auto (the first CUDA device if there is one, else the CPU), cpu, cuda, or cuda:N.",
@@ -158,17 +158,17 @@ class Target:
 
     @property
     def operating_point(self) -> OperatingPoint:
-        """What is set of the device while it is measured; the rest is of each process."""
+        """The settings of the device while it is measured; the others are per process."""
         names = [each.name for each in fields(OperatingPoint)]
         return OperatingPoint(**{name: getattr(self, name) for name in names})
 
     def to_json(self) -> str:
-        """The settings as one line of JSON, without those at a default."""
+        """The settings as one line of JSON, without defaults."""
         return json.dumps(stated(self), sort_keys=True)
 
 
 def stated(settings: Any) -> dict[str, Any]:
-    """The values of a dataclass's fields, without those at a default."""
+    """The values of a dataclass's fields, without defaults."""
     values = asdict(settings)
     return {
         each.name: values[each.name]
@@ -177,16 +177,11 @@ def stated(settings: Any) -> dict[str, Any]:
     }
 
 
-def _declared(each: "Field[Any]") -> Setting:
-    setting: Setting = each.metadata[_KEY]
-    return setting
-
-
-SETTINGS = {each.name: _declared(each) for each in fields(Target)}
+SETTINGS: dict[str, Setting] = {each.name: each.metadata[_KEY] for each in fields(Target)}
 """The settings of a target, by name."""
 
 POINT = tuple(name for name, setting in SETTINGS.items() if setting.kind)
-"""The settings that only one kind of device has: its operating point, and where its memory lies."""
+"""The settings that only one kind of device has: its operating point, and where its memory is."""
 
 
 def point_of(kind: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Standard output and error, whatever their encoding and even after their reader has gone."""
+"""Standard output and error, for any encoding and after their reader has closed."""
 
 import codecs
 import io
@@ -17,8 +17,8 @@ def show_any_text() -> None:
 
 
 def printable(text: str) -> str:
-    """A text from elsewhere, such as a file, as one line that cannot act on a terminal: characters
-    that cannot be printed, line breaks among them, are escaped.
+    """A text from a file, for example, as one line without effect on a terminal: characters that
+    cannot be printed, such as line breaks, are escaped.
     """
     if text.isprintable():
         return text
@@ -31,7 +31,7 @@ def printable_lines(text: str) -> str:
 
 
 def show(text: str, err: bool = False) -> None:
-    """Print lines to standard output or error: what every command prints its answer with."""
+    """Print lines to standard output or error; commands print their results by this function."""
     print(printable_lines(text), file=sys.stderr if err else sys.stdout, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Numbers and tables as people read them."""
+"""Numbers and tables in readable form."""
 
 import math
 import textwrap
@@ -19,11 +19,11 @@ _MEANING_OF_NOISE = (
     f"{TOO_NOISY.capitalize()}: the 95 % interval is wider than ±50%. Run again on a quiet machine "
     "(opcost retry --flag disturbed), or in more rounds. The files have the numbers."
 )
-_CELL = 500
+_CELL, _NARROW = 500, 40
 
 
 def seconds(value: float, digits: int = _DIGITS) -> str:
-    """A duration with its unit, to so many significant digits."""
+    """A duration with its unit, to this number of significant digits."""
     rounded = float(f"{value:.{digits - 1}e}")
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if abs(rounded) >= scale:
@@ -32,13 +32,13 @@ def seconds(value: float, digits: int = _DIGITS) -> str:
 
 
 def joules(value: float, digits: int = _DIGITS) -> str:
-    """An energy with its SI prefix, to so many significant digits."""
+    """An energy with its SI prefix, to this number of significant digits."""
     number, prefix = _prefixed(value, digits)
     return f"{significant(number, digits)} {prefix}J"
 
 
 def watts(value: float, digits: int = _DIGITS) -> str:
-    """A power with its SI prefix, to so many significant digits."""
+    """A power with its SI prefix, to this number of significant digits."""
     number, prefix = _prefixed(value, digits)
     return f"{significant(number, digits)} {prefix}W"
 
@@ -54,7 +54,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def some(names: Sequence[str], most: int) -> str:
-    """At most `most` of the names, and how many others there are."""
+    """At most `most` of the names, and the number of others."""
     others = [counted(len(names) - most, "other")] if len(names) > most else []
     return ", ".join([*names[:most], *others])
 
@@ -68,7 +68,7 @@ def names_by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def percent(share: float | None, decimals: int = 0) -> str:
-    """A share in per cent, or a dash. What is more than nothing is never shown as 0%."""
+    """A share in per cent, or a dash. A positive share is never shown as 0%."""
     if share is None:
         return "-"
     text = f"{share:z.{decimals}%}"
@@ -80,9 +80,9 @@ def with_interval(
 ) -> str:
     """A value with half of its 95 % interval in per cent, or a dash.
 
-    With as many digits as the interval allows: `show` gets the value and their number. With the
-    limits of the interval, if it is wide and lopsided. A value that is too noisy is not shown, but
-    what each of its `runs` found, if known.
+    `show` gets the value and the number of digits that the interval allows. A wide and lopsided
+    interval is shown by its limits. If the value is too noisy, its `runs` are shown instead, if
+    they are known.
     """
     if estimate is None:
         return "-"
@@ -101,28 +101,28 @@ def with_interval(
 
 
 def is_too_noisy(estimate: Estimate | None) -> bool:
-    """Whether half of the interval is so large a share of the value that it says nothing."""
+    """Whether half of the interval is so large that the value is meaningless."""
     half = None if estimate is None else estimate.relative_half_width
     return half is not None and half > _MOST_NOISE
 
 
 def with_meaning_of_noise(text: str) -> str:
-    """The text, and what is too noisy in it means and what to do, if anything is."""
+    """The text, with an explanation of "too noisy" and a remedy if it contains that."""
     if TOO_NOISY not in text:
         return text
     return "\n".join([text, "", *wrapped([_MEANING_OF_NOISE])])
 
 
 def _is_lopsided(half: float, value: float, low: float, high: float) -> bool:
-    """Whether half of an interval, a share, would mislead: it is wide, and twice as long on one
-    side, or very wide and longer by half.
+    """Whether half of an interval, a share, would be misleading: it is wide, and twice as long on
+    one side, or very wide and longer by half.
     """
     shorter, longer = sorted([value - low, high - value])
     return half > _WIDE and longer > (1.5 if half > _VERY_WIDE else 2) * shorter
 
 
 def margin(share: float) -> str:
-    """A small share in per cent, to two digits, as half of an interval is given."""
+    """A small share in per cent, to two digits, as half of an interval."""
     if share < 0.0005:
         return "<0.1%"
     return f"{share:.0%}" if share >= 0.0995 else f"{share:.1%}"
@@ -134,7 +134,7 @@ def plus_minus(share: float) -> str:
 
 
 def digits(estimate: Estimate | None) -> int:
-    """So many that the interval moves the last but one: 2 to 4."""
+    """The number of digits, 2 to 4, such that the interval affects the last but one."""
     half = None if estimate is None else estimate.relative_half_width
     if half is None or half <= 0:
         return _DIGITS
@@ -144,9 +144,9 @@ def digits(estimate: Estimate | None) -> int:
 def without_interval(
     value: float | None, half: float | None, show: Callable[[float, int], str]
 ) -> str:
-    """A value without an interval of its own, or a dash.
+    """A value without its own interval, or a dash.
 
-    With as many digits as an error of `half` of what it is part of leaves, and 0 if it leaves none.
+    It has the digits that an error of `half`, of the total that it is part of, allows; 0 if none.
     """
     if value is None:
         return "-"
@@ -174,7 +174,7 @@ def with_margin(estimate: Estimate | None, show: Callable[[float, int], str]) ->
 
 
 def significant(number: float, digits: int) -> str:
-    """To so many significant digits, with zeros at the end; no exponent."""
+    """The number to this many significant digits, with trailing zeros and without exponent."""
     rounded = float(f"{number:.{digits - 1}e}")
     if rounded == 0:
         return "0"
@@ -188,8 +188,8 @@ def shortened(description: str, width: int = 64) -> str:
 
 
 def difference(error: Estimate | None) -> str:
-    """A relative error, a ratio less 1, with half of its 95 % interval, or with the limits of one
-    that is wide and lopsided, or a dash.
+    """A relative error, a ratio less 1, with half of its 95 % interval, or with its limits if it is
+    wide and lopsided, or a dash.
     """
     if error is None:
         return "-"
@@ -216,7 +216,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -
 
 def fitted(cells: Sequence[Mapping[str, str]], droppable: Iterable[str], left: int) -> list[str]:
     """Lines of a table, title -> text in each row, without the first `droppable` titles as far as
-    it would otherwise be wider than `WIDTH`. The first `left` titles are aligned left.
+    it would otherwise be wider than `WIDTH`, and with shorter texts if that is not enough. The
+    first `left` titles are aligned left.
     """
     titles = list(cells[0])
     for title in ("", *droppable):
@@ -224,8 +225,10 @@ def fitted(cells: Sequence[Mapping[str, str]], droppable: Iterable[str], left: i
         titles = [each for each in titles if each != title]
         lines = table(titles, [[row[each] for each in titles] for row in cells], left)
         if max(map(len, lines)) <= WIDTH:
-            break
-    return lines
+            return lines
+    return table(
+        titles, [[shortened(row[each], _NARROW) for each in titles] for row in cells], left
+    )
 
 
 def wrapped(notes: Iterable[str], indent: str = "") -> list[str]:

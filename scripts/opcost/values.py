@@ -1,4 +1,4 @@
-"""Rules for values read from files; each states in words what it allows."""
+"""Rules for values read from files; each describes the allowed values."""
 
 import math
 import re
@@ -45,7 +45,7 @@ def whole_number(low: int, high: float = math.inf) -> Rule:
 
 
 def text(pattern: str, allowed: str) -> Rule:
-    """A string that the whole pattern matches."""
+    """A string that matches the pattern completely."""
     compiled = re.compile(pattern)
     return Rule(allowed, lambda value: isinstance(value, str) and bool(compiled.fullmatch(value)))
 
@@ -57,12 +57,12 @@ def one_of(*values: Any) -> Rule:
 
 
 def optional(rule: Rule) -> Rule:
-    """Null, or what the rule allows."""
+    """Null, or a value that the rule allows."""
     return Rule(f"{rule.allowed}, or null", lambda value: value is None or rule.holds(value))
 
 
 def list_of(rule: Rule) -> Rule:
-    """A list, each element of which the rule allows."""
+    """A list whose elements the rule allows."""
 
     def holds(value: Any) -> bool:
         return isinstance(value, list | tuple) and all(map(rule.holds, value))
@@ -71,7 +71,7 @@ def list_of(rule: Rule) -> Rule:
 
 
 def list_like(*rules: Rule) -> Rule:
-    """A list of as many elements as there are rules, each as its rule allows."""
+    """A list with an element for each rule."""
 
     def holds(value: Any) -> bool:
         return (
@@ -111,7 +111,7 @@ def check_values(
 
 
 def shown(value: object) -> str:
-    """A value as messages show it, cut to fit a line."""
+    """A value in messages, cut to fit a line."""
     return "null" if value is None else _SHORT.repr(value)
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pandas as pd
 import yaml
+from opcost.costs.answers import costs_of_models
 from opcost.devices.target_device import open_device
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.models import construction
@@ -116,7 +117,7 @@ def print_errors(folder: Path, truth: dict[str, list[float]]) -> None:
         for name in ("time", "power", "energy"):
             low, median, high = rows[name].quantile([0, 0.5, 1])
             print(f"  {name} - truth: {median:+.1%} in the median, {low:+.1%} to {high:+.1%}")
-    for row in pd.read_parquet(folder / "results/comparison.parquet").to_dict("records"):
+    for row in costs_of_models(folder / "results/answers.parquet"):
         time_s, energy_j = truth[row["model"]]
         true_j = energy_j + CONTEXT_W * max(0.0, row["end_to_end_time_s"] - time_s)
         print(f"{row['target']} {row['model']}: {row['calls']} calls of {row['tuples']} tuples")

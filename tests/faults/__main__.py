@@ -16,10 +16,7 @@ from pathlib import Path
 from tests.faults.fault import BAD, BY_HAND, FAULTS, GOOD, POOR, Fault, Found
 from tests.faults.study import Study
 
-KINDS = (
-    "kills", "files", "documents", "staleness", "values", "configurations", "model_configs",
-    "user_code", "odd_models", "environment", "devices", "security", "markup", "commands",
-)  # fmt: skip
+KINDS = ("kills", "staleness", "configurations", "environment", "security")
 for kind in KINDS:
     importlib.import_module(f"tests.faults.{kind}")
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -81,8 +78,6 @@ def try_all(faults: list[Fault], checkout: Path, jobs: int) -> Iterator[Found]:
 
 def try_one(fault: Fault, finished: Study, folder: Path) -> Found:
     """Try one fault; one that cannot be tried is BAD, so that nobody overlooks it."""
-    if fault.attempt is None:
-        return Found(BY_HAND, fault.how)
     try:
         return fault.attempt(finished.copied(folder))
     except Exception:

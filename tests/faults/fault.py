@@ -18,13 +18,12 @@ class Found:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault; `attempt` tries it on a study of its own. Without one, `how` says how to try it."""
+    """A fault; `attempt` tries it on a study of its own."""
 
     number: str
     what: str
     expected: str
-    attempt: Callable[[Study], Found] | None
-    how: str = ""
+    attempt: Callable[[Study], Found]
     measured: bool = True
     """Whether it needs a study that has rows."""
 
@@ -49,8 +48,3 @@ def fault(number: str, what: str, expected: str = REFUSED, measured: bool = True
         return attempt
 
     return register
-
-
-def by_hand(number: str, what: str, how: str) -> None:
-    """Name a fault that no command can try, or not on this machine."""
-    FAULTS.append(Fault(number, what, "", None, how, measured=False))

@@ -34,14 +34,6 @@ def slower(factor: float) -> dict[str, Callable[[Any], Any]]:
     return dict.fromkeys(("time_s", "time_ci_low_s", "time_ci_high_s", "block_time_s"), longer)
 
 
-def change_one(path: Path, index: int = 0, **values: Any) -> None:
-    """The same for one row of a file."""
-    table = pq.ParquetFile(path).read()
-    rows = table.to_pylist()
-    rows[index] |= values
-    write(path, pa.Table.from_pylist(rows, schema=table.schema))
-
-
 def write(path: Path, table: pa.Table, **metadata: str) -> None:
     """Replace a file, with its metadata and these entries of the same."""
     stated = dict(table.schema.metadata or {})

@@ -30,8 +30,6 @@ AS_NOBODY = [
     *("--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"),
 ]
 """Begins a command that is run by another user; for root only."""
-MEMORY_KIB = 12 * 1024**2
-"""Of address space for a command that might ask for all there is."""
 
 
 @cache
@@ -90,10 +88,6 @@ class Study:
         """The unique tuples of its models."""
         return next(self.results.glob("studies/*/operator_tuples.json"))
 
-    def extraction(self, model: str) -> Path:
-        """The tuples and calls of a model."""
-        return next(self.results.glob(f"tuples/{model}-*.pkl"))
-
     def make(self, checkout: Path) -> None:
         """Copy what a study needs from a checkout."""
         self.temporary.mkdir(parents=True)
@@ -136,16 +130,6 @@ class Study:
         """Change the target."""
         self.configure(targets={"local": {"device": "cpu", "threads": 1} | changes})
 
-    def add_model(self, source: str, name: str = "bad", **document: Any) -> Path:
-        """Make a model of its own the only one of the study; its factory is `make` in `source`."""
-        models = self.root / STUDY / "models"
-        (models / f"{name}.py").write_text(source)
-        config = models / f"{name}.yaml"
-        described = {"factory": f"{name}:make", "inputs": [{"shape": [4, 8]}]} | document
-        config.write_text(yaml.safe_dump(described))
-        self.configure(models=[name])
-        return config
-
     def give_to_nobody(self, *paths: Path) -> None:
         """Make these folders those of another user."""
         subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", *paths], check=True)
@@ -178,22 +162,15 @@ class Study:
         """Run opcost's command line."""
         return self.execute([sys.executable, "-m", "opcost", *map(str, arguments)], **options)
 
-    def python(self, code: str, *arguments: str | Path, **options: Any) -> Outcome:
-        """Run some lines of Python on this study's package."""
-        return self.execute([sys.executable, "-c", code, *map(str, arguments)], **options)
-
     def execute(
         self,
         command: list[str],
         timeout_s: float = TIMEOUT_S,
         environment: Mapping[str, str] | None = None,
-        limited: bool = False,
         nobody: bool = False,
         **options: Any,
     ) -> Outcome:
         """Run a command to its end, or kill it with all that it started when its time is up."""
-        if limited:
-            command = ["sh", "-c", f'ulimit -v {MEMORY_KIB}; exec "$@"', "sh", *command]
         if nobody:
             command = [*AS_NOBODY, *command]
             environment = {"HOME": str(self.temporary)} | dict(environment or {})

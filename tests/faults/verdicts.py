@@ -1,7 +1,6 @@
 """How an outcome is judged. Only these functions call anything good."""
 
 import re
-from pathlib import Path
 
 from tests.faults.fault import BAD, GOOD, POOR, Found
 from tests.faults.study import Outcome
@@ -95,8 +94,3 @@ def held(condition: bool, text: str, otherwise: str = BAD) -> Found:
 def all_of(*found: Found) -> Found:
     """The worst of several: the one to look at."""
     return max(found, key=lambda each: (GOOD, POOR, BAD).index(each.verdict))
-
-
-def file_and_remedy(path: Path) -> str:
-    """What a message about a file must hold: its name. The remedy is asked for anyway."""
-    return re.escape(path.name)

@@ -1,6 +1,5 @@
 """Parquet files with bits changed: pages have checksums, what describes the pages has none."""
 
-import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ import pyarrow as pa
 from opcost.databases.database import read_database
 from opcost.rows import records, schemas
 
-from tests.fuzz.tally import Case, Tally
+from tests.fuzz.tally import Case
 
 
 def damage(content: bytes, generator: random.Random) -> bytes:
@@ -57,14 +56,3 @@ def row_file_bits(path: Path) -> Case:
 def database_bits(path: Path) -> Case:
     """A database."""
     return _case(path, read_database)
-
-
-def flip_row_file(path: str, cases: int, seed: int) -> str:
-    """So many cases on the row file of a study; what came of them, as JSON."""
-    tally, generator = Tally("bits"), random.Random(seed)
-    case = row_file_bits(Path(path))
-    for _ in range(cases):
-        tally.try_once(case, generator)
-    counts = {"cases": tally.cases, "refused": tally.refused}
-    found = {"tracebacks": len(tally.tracebacks), "passed": len(tally.passed)}
-    return json.dumps(counts | found)

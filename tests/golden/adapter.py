@@ -35,7 +35,7 @@ from opcost.study import Study, load_study
 from opcost.tuples.manifest import collect, to_benchmark
 from opcost.tuples.model_table import rows_of
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
-from opcost.tuples.recordings import calls_on
+from opcost.tuples.traces import calls_on
 
 Row = Mapping[str, Any]
 NUMBERS = Path(__file__).with_name("numbers.txt")

@@ -18,9 +18,9 @@ from opcost.devices.target_device import open_device
 from opcost.energy.meter import sensor_of
 from opcost.energy.meters import open_meter
 from opcost.measuring.benchmark import measure
-from opcost.measuring.recording import record_on
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_sensor import characterise_target
+from opcost.measuring.tracing import trace_on
 from opcost.models.definition import InputSpec, ModelDefinition, SingleOperator
 from opcost.study import Conditions
 from opcost.target import Target
@@ -173,7 +173,7 @@ def attention():
 
 def test_kernels_that_only_the_gpu_launches_are_recorded(gpu, on_gpu, attention, tmp_path):
     extracted = extract_model_tuples(attention)
-    recorded = record_on(gpu, attention, tmp_path, extracted)
+    recorded = trace_on(gpu, attention, tmp_path, extracted)
     [call] = extracted.differing_calls(recorded.launched())
     assert re.match(r"\+1 (reshape|contiguous)\(", call)  # by version
     row = measure(ModelSubject(attention, expected=recorded), station_of(gpu, on_gpu, QUIET))

@@ -90,11 +90,6 @@ class SimulatedGpu:
             if launches
         ]
 
-    def forget(self) -> None:
-        """Delete the records."""
-        for path in self._records.iterdir():
-            path.unlink()
-
 
 def not_simulated() -> set[str]:
     """The functions of CUDA that PyTorch and torchvision call, unless the real ones do."""

@@ -167,12 +167,6 @@ def memory():
 
 
 @probe()
-def contents():
-    values = torch.arange(1000.0)
-    return {"kept": bool((values.cuda().cpu() == values).all())}
-
-
-@probe()
 def fork():
     values = torch.zeros(4, device="cuda")
     reader, writer = os.pipe()
@@ -206,33 +200,6 @@ def two_gpus():
     torch.cuda.synchronize(1)
     found["second_idle"] = not torch.cuda.current_stream(0).query()
     return found
-
-
-@probe(gpus=2)
-def visible_gpus():
-    os.environ["CUDA_VISIBLE_DEVICES"] = "1"
-    return {
-        "count": torch.cuda.device_count(),
-        "uuid": str(torch.cuda.get_device_properties(0).uuid),
-    }
-
-
-@probe(driver_version=12040)
-def old_driver():
-    return {"available": torch.cuda.is_available(), "error": error_of(torch.cuda.init)}
-
-
-@probe(driver_version=0)
-def no_driver():
-    return {"available": torch.cuda.is_available(), "error": error_of(torch.cuda.init)}
-
-
-@probe(compute_capability=61)
-def old_architecture():
-    return {
-        "available": torch.cuda.is_available(),
-        "error": error_of(lambda: torch.zeros(1).cuda() + 1),
-    }
 
 
 @probe(kernels="vectorized_elementwise=2000:400", context_w=100)

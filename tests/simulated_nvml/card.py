@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from opcost.devices.device import BatchTime, nothing
+from opcost.devices.device import BlockTime, nothing
 from opcost.devices.kinds import KINDS
 
 UUID = "GPU-simulated"
@@ -126,14 +126,14 @@ class CardDevice:
         """Do what was asked for."""
         self.time(lambda: None)
 
-    def time(self, work, lead=nothing) -> BatchTime:
+    def time(self, work, lead=nothing) -> BlockTime:
         """Do the work, and time it."""
         lead()
         pending = self.start(work)
         seconds = self._iterations * self._load.iteration_s
         while not pending():
             self._card.sleep(seconds)
-        return BatchTime(seconds * (1 + self._generator.gauss(0, self._time_noise)), 0.0)
+        return BlockTime(seconds * (1 + self._generator.gauss(0, self._time_noise)), 0.0)
 
     def start(self, work) -> Until:
         """Start the work."""

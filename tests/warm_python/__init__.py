@@ -21,6 +21,9 @@ from pathlib import Path
 
 from tests.warm_python.site.sitecustomize import ADDRESS, ask
 
+CHARTS = "OPCOST_TESTS_CHARTS"
+"""If this variable is set, a run writes its whole report (forker.py)."""
+
 _FOLDER = Path(__file__).parent
 _OF_SNAKEMAKE = ("snakemake.cli", "jsonschema.validators", "pyarrow.parquet")
 _OF_ITS_JOBS = (
@@ -51,14 +54,16 @@ def run(arguments, folder: Path, environment, timeout_s=300) -> subprocess.Compl
     return subprocess.CompletedProcess(request["command"], code, *texts)
 
 
-def with_warm_jobs(environment) -> dict[str, str]:
-    """The environment of a run whose server and scripts are forked, as `site` has it."""
+def with_warm_jobs(environment, charts=False) -> dict[str, str]:
+    """The environment of a run whose server and scripts are forked, as `site` has it. Without
+    `charts`, its report is empty.
+    """
     paths = [str(_FOLDER / "site"), environment.get("PYTHONPATH", "")]
     changes = {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         ADDRESS: _address(*_OF_ITS_JOBS),
     }
-    return {**environment, **changes}
+    return {**environment, **changes, **({CHARTS: "1"} if charts else {})}
 
 
 def _read(descriptor: int) -> str:

@@ -4,22 +4,22 @@
 #        results/tuples/{model}.pkl or results/{target}/{conditions}/calls/{model}.pkl
 #                                                 the calls that a model is expected to make
 #        results/{target}/{conditions}/sensor.json
-#                                                 what its power sensor is like
+#                                                 the properties of its power sensor
 #   out, in results/{target}/{conditions}/:
 #        settings.json                            the settings of the target and of measurements
-#        device.json                              the device that the target stands for
-#        rounds/{study}-{round}.json              what a study measures in a round after the first
+#        device.json                              the device of the target
+#        rounds/{study}-{round}.json              the plan of a study's round after the first
 #        {series}/{tuple_id}.parquet              one run: one row
 #        {series}/{model}.parquet                 one run: one row
-#        overhead_{round}.json                    what calls cost, as device.json has it
+#        overhead_{round}.json                    the call overhead, as in device.json
 #
-# What is measured has no inputs, by which Snakemake would measure it again: where the file exists, it is
-# of what its path says. The manifest is made when devices and sensors are there. One that is deleted later
-# is made again before anything is measured, by its priority.
+# Measurements have no inputs, because Snakemake would measure again when these change: an existing
+# file is identified by its path. The manifest is made after devices and sensors. A deleted one is
+# made again before anything is measured, by its priority.
 #
 # A series is a kind of measurement in one round (operators, operators_2, models, models_2, ...), or
-# whole models in a launch mode (models_graph, models_compiled). A round is planned when the one
-# before it has been measured: it measures again what makes the answers most precise for its time.
+# models in a launch mode (models_graph, models_compiled). A round is planned after the previous
+# one: it repeats the measurements that improve the precision of the answers most for their time.
 
 
 rule identify_target:
@@ -27,7 +27,7 @@ rule identify_target:
         device_file(EACH),
     log:
         "logs/{target}/{conditions}/identify_target.log",
-    # Before anything is measured: it refuses what a target cannot be.
+    # Before anything is measured, because it refuses impossible targets.
     priority: 1000
     conda:
         "../../envs/opcost.yaml"

@@ -4,8 +4,9 @@
 #   out: results/{target}/{conditions}/sensor.json
 #                              refresh, averaging, lag, noise of its readings; idle power
 #
-# Benchmarks read it. It describes hardware: targets of one device, such as a GPU's operating points, and
-# a target under other conditions, take it over. To characterise again, delete the file of each.
+# Benchmarks read it. It describes hardware: targets of one device, such as a GPU's operating
+# points, and a target under other conditions, copy it. To characterise again, delete all of these
+# files.
 
 
 rule characterize_sensor:

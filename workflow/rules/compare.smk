@@ -1,30 +1,30 @@
-# From single rows to answers.
+# Tables from single rows.
 #
-#   in:  all measurements, what calls cost on each target, and each model's tuples
+#   in:  all measurements, the call overhead on each target, and each model's tuples
 #   out: results/database.parquet     every operator measurement in results/, also of other studies
 #        results/answers.parquet      every number of what follows, one in a row
 #        results/comparison.parquet   estimates beside end-to-end measurements (+ .csv)
 #        results/shares.parquet       each model's cost by operator (+ .csv)
 #        results/modules.parquet      each model's cost by module (+ .csv)
-#        results/in_context.parquet     operators inside the running model, and alone (+ .csv)
-#        results/launches.parquet     whole models in other launch modes (+ .csv)
-#        results/requests.parquet     what requests to language models cost (+ .csv)
-#        results/sweeps.parquet       what models cost over axes (+ .csv)
+#        results/in_context.parquet   operators in context and isolated (+ .csv)
+#        results/launches.parquet     models end to end in other launch modes (+ .csv)
+#        results/requests.parquet     the costs of requests to language models (+ .csv)
+#        results/sweeps.parquet       the costs of models over axes (+ .csv)
 #        results/summary.txt          the comparison as text, and details.txt what is behind it
 #
-# Tables show what exists: the study, and what other studies have measured (opcost.studies). They are
-# made again for new files, and for what a parameter says.
+# Tables show existing results: of the study, and of other studies (opcost.studies). They are made
+# again for new files, and for changed parameters.
 
 
 rule database:
     input:
         operators=operator_measurements,
-        # Beside them, their sums are compared: that is how far a sum can be trusted.
+        # Estimates of the measured models are compared with these: that gives the model error.
         models=model_measurements,
         overheads=overheads,
         devices=devices,
         tuples=extracted,
-        recorded=recorded,
+        traced=traced,
     output:
         report(
             DATABASE,
@@ -52,7 +52,7 @@ rule compare:
     input:
         database=DATABASE,
         tuples=extracted,
-        recorded=recorded,
+        traced=traced,
         models=model_measurements,
         models_launched=models_launched,
     output:
@@ -73,7 +73,9 @@ rule compare:
         ),
         in_context=IN_CONTEXT,
         in_context_csv=report(
-            IN_CONTEXT.with_suffix(".csv"), caption="../report/in_context.rst", category="Comparison"
+            IN_CONTEXT.with_suffix(".csv"),
+            caption="../report/in_context.rst",
+            category="Comparison",
         ),
         launches=LAUNCHES,
         launches_csv=report(
@@ -95,7 +97,7 @@ rule compare:
     conda:
         "../../envs/opcost.yaml"
     params:
-        # A function, in whose text braces are no wildcards.
+        # A function, because braces in its result are not wildcards.
         shown=lambda wildcards: SHOWN.to_json(),
         operators=STUDY.operators,
         precision=STUDY.precision.models,

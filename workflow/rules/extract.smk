@@ -1,16 +1,16 @@
-# What the models execute.
+# Extraction of the models' operators.
 #
 #   in:  the definition of each model (config/models/{model}.yaml, or torchvision's; study.smk)
 #        results/{target}/{conditions}/device.json
-#   out: results/tuples/{model}.pkl     a model's operator tuples and calls, or why there are none
+#   out: results/tuples/{model}.pkl     a model's operator tuples and calls, or the reason for none
 #        results/{target}/{conditions}/calls/{model}.pkl
-#                                       the same, as a target's device makes them
-#        results/models.parquet         what each model is made of (+ .csv, .txt)
-#        results/studies/{study}/       what the study asks for, and the unique tuples of its models
+#                                       the same, traced on a target's device
+#        results/models.parquet         the table of models (+ .csv, .txt)
+#        results/studies/{study}/       the study's configuration, and its models' unique tuples
 #
-# {model} ends with a digest of what it is. Inputs are `ancient`, and parameters are no reason to run
-# (Snakemake does not record those of functions that have `input`): where the file exists, it is of what
-# its path says.
+# {model} ends with a digest of its definition. Inputs are `ancient`, and parameters trigger no run
+# (Snakemake does not record those of functions that have `input`): an existing file is identified
+# by its path.
 #
 # `snakemake --cores 2 models` extracts all models and tabulates them, and measures nothing.
 
@@ -40,7 +40,7 @@ rule extract:
         " --search-path {params.models:q} 2> >(tee {log:q} >&2)"
 
 
-# On a device of another kind than the processor, which extracts.
+# On a device of another kind than the processor, on which extraction runs.
 rule record_calls:
     input:
         tuples=ancient(extraction("{model}")),
@@ -62,7 +62,7 @@ rule record_calls:
         conditions=conditions,
         models=lambda wildcards, input: str(STUDY.model_directory),
     message:
-        "Recording the calls of {wildcards.model} on target {wildcards.target}"
+        "Tracing the calls of {wildcards.model} on target {wildcards.target}"
     shell:
         "{params.job} record {output:q} --conditions {params.conditions:q} --tuples {input.tuples:q}"
         " --search-path {params.models:q} 2> >(tee {log:q} >&2)"
@@ -89,16 +89,17 @@ rule models:
         models=list(SHOWN.extractions.values()),
         code=CODE,
     message:
-        "Tabulating what the models are made of"
+        "Tabulating the models"
     script:
         "../../scripts/models.py"
 
 
-# Devices and sensors are inputs so that nothing is measured before every target is known to exist.
+# Devices and sensors are inputs so that nothing is measured before all targets have been
+# identified.
 checkpoint collect:
     input:
         tuples=extracted,
-        recorded=recorded,
+        traced=traced,
         devices=ancient(devices),
         sensors=ancient(sensors),
     output:

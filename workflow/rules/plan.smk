@@ -1,6 +1,6 @@
-# What a run would do: `snakemake --cores 1 plan`. It extracts the models, and measures nothing.
+# The plan of a run: `snakemake --cores 1 plan`. It extracts the models, and measures nothing.
 #
-#   in:  results/tuples/{model}.pkl, and what is measured already
+#   in:  results/tuples/{model}.pkl, and existing measurements
 #   out: text on the terminal
 
 

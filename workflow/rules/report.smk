@@ -1,17 +1,17 @@
-# What a person looks at.
+# The report.
 #
 #   in:  results/database.parquet, answers.parquet, shares.parquet, modules.parquet, models.parquet,
 #        in_context.parquet, launches.parquet, requests.parquet, sweeps.parquet
-#   out: results/report.html   charts and tables of all of it, in one file that opens offline
-#        results/cost.svg      operators, stacked, above the whole model
+#   out: results/report.html   charts and tables of all of them, in one file that opens offline
+#        results/cost.svg      operators, stacked, above the end-to-end measurement
 #
-# No other rule needs the packages that draw, so an offline host makes all tables without them.
+# No other rule needs the packages for drawing, so an offline host makes all tables without them.
 
 
 rule report:
     input:
         tuples=extracted,
-        recorded=recorded,
+        traced=traced,
         database=DATABASE,
         answers=ANSWERS,
         shares=SHARES,
@@ -32,7 +32,7 @@ rule report:
     resources:
         processor=1,
     params:
-        # A function, in whose text braces are no wildcards.
+        # A function, because braces in its result are not wildcards.
         shown=lambda wildcards: SHOWN.to_json(),
         operators=STUDY.operators,
         code=CODE,

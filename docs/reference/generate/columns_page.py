@@ -9,10 +9,8 @@ from opcost.rows import columns, schemas, versions
 from docs.reference.generate.layout import Row, anchor, page, table
 
 FILES = {
-    "operator": "`results/{target}/{conditions}/operators/{tuple_id}.parquet`, `operators_2/`, ...",
     "database": "`results/database.parquet`",
     "merged": "what `opcost merge` writes",
-    "model": "`results/{target}/{conditions}/models/{model}.parquet`, `models_2/`, ...",
     "answers": "`results/answers.parquet`",
     "model_costs": "in memory; the quantities of `results/answers.parquet`",
     "comparison": "`results/comparison.parquet`, `.csv`",
@@ -25,10 +23,12 @@ FILES = {
     "extraction": "`results/models.parquet`, `.csv`",
     "explanation": "what `opcost explain --parquet` writes",
     "difference": "what `opcost diff --parquet` writes",
+    "operator": "`results/{target}/{conditions}/operators/{tuple_id}.parquet`, `operators_2/`, ...",
+    "model": "`results/{target}/{conditions}/models/{model}.parquet`, `models_2/`, ...",
 }
-"""Record -> its files. A new record needs a line here."""
+"""Record -> its files, in the order of the page. A new record needs a line here."""
 
-SHARED = {
+GROUPS = {
     "Results": columns.RESULT,
     "Settings": columns.SETTINGS,
     "Conditions": columns.CONDITIONS,
@@ -36,8 +36,9 @@ SHARED = {
     "Circumstances": columns.CIRCUMSTANCES,
     "Raw values": columns.RAW,
     "Call overhead": columns.OVERHEAD,
+    "Runs": columns.RUNS,
 }
-"""Columns that several records share."""
+"""Columns of the database, after those of an operator tuple; some records share them."""
 
 UNITS = {
     "_per_s": "1/s",
@@ -53,15 +54,18 @@ UNITS = {
 """Suffix of a column's name, or the whole name -> its unit."""
 
 INTRODUCTION = f"""\
-The columns of all Parquet files that opcost writes. The suffix of a name is its unit: `time_s` is
-in seconds. Null means unknown or not applicable, never zero; a reason, where there is one, is in
-another column. The limits of the 95 % interval of a column marked ± are in two more: of `time_s` ±,
-in `time_ci_low_s` and `time_ci_high_s`. The [glossary](glossary.md) defines the terms.
+The columns of every Parquet file that opcost writes: those of the database first, then what other
+files have beside them. The suffix of a name is its unit: `time_s` is in seconds. ± marks a column
+with a 95 % interval, whose limits are two more columns: for `time_s`, `time_ci_low_s` and
+`time_ci_high_s`. Null means unknown or not applicable, never zero; where there is a reason, another
+column has it. The [glossary](glossary.md) defines the terms.
 
 The metadata of each file name its record (`opcost.record`) and its schema version
-(`opcost.schema_version`), currently {versions.SCHEMA_VERSION}. Columns that a later version added
-are null in rows of earlier ones; `schema_version` is that of a row. Files of a newer version are
-refused: upgrade opcost to read them."""
+(`opcost.schema_version`), currently {versions.SCHEMA_VERSION}. opcost also reads files of earlier
+versions: renamed columns have their present names, and columns that a later version added are null.
+It refuses files of newer versions."""
+
+DATABASE = "One row for each operator tuple and target."
 
 
 def columns_page() -> str:
@@ -71,17 +75,27 @@ def columns_page() -> str:
         for schema in vars(schemas).values()
         if isinstance(schema, pa.Schema)
     }
-    where = [(f"[{record}](#{anchor(record)})", _file(record)) for record in described]
-    parts = [INTRODUCTION, table(("record", "where"), where)]
-    known = {title: _rows(column[:3] for column in shared) for title, shared in SHARED.items()}
+    if missing := described.keys() - FILES.keys():
+        raise KeyError(f"add the files of the records {missing} to FILES of {__file__}")
+    listed = {record: _rows_of(record, described[record]) for record in FILES}
+    groups = {title: _rows(column[:3] for column in group) for title, group in GROUPS.items()}
+    grouped = {row for rows in groups.values() for row in rows}
+    first = [row for row in listed["database"] if row not in grouped]
+    known = {"Operator tuple": first, **groups}
+    where = [(f"[{record}](#{anchor(record)})", files) for record, files in FILES.items()]
+    parts = [INTRODUCTION, table(("record", "where"), where), "## database", DATABASE]
     for title, rows in known.items():
-        parts += [f"## {title}", _table(rows)]
-    for record, schema in described.items():
-        meanings = schemas.DESCRIPTIONS[record]
-        rows = _rows((field.name, field.type, meanings[field.name]) for field in schema)
+        parts += [f"### {title}", _table(rows)]
+    known = {"database": listed.pop("database"), **known}
+    for record, rows in listed.items():
         parts += [f"## {record}", *_what_is_new(rows, known)]
         known[record] = rows
     return page("Columns", *parts)
+
+
+def _rows_of(record: str, schema: pa.Schema) -> list[Row]:
+    meanings = schemas.DESCRIPTIONS[record]
+    return _rows((field.name, field.type, meanings[field.name]) for field in schema)
 
 
 def _rows(fields: Iterable[tuple[str, pa.DataType, str]]) -> list[Row]:
@@ -96,23 +110,19 @@ def _rows(fields: Iterable[tuple[str, pa.DataType, str]]) -> list[Row]:
     ]
 
 
-def _file(record: str) -> str:
-    if record not in FILES:
-        raise KeyError(f"add the files of the record {record!r} to FILES of {__file__}")
-    return FILES[record]
-
-
 def _what_is_new(rows: Sequence[Row], known: Mapping[str, Sequence[Row]]) -> Iterator[str]:
-    """Links to the lists of columns above, longest first, and a table of the rest."""
-    links = []
+    """Links to the lists of columns above, and a table of the rest."""
+    linked = set()
     rest = list(rows)
     for title, listed in sorted(known.items(), key=lambda item: len(item[1]), reverse=True):
         if set(listed) <= set(rest):
-            links.append(f"[{title}](#{anchor(title)})")
+            linked.add(title)
             rest = [row for row in rest if row not in listed]
-    if links:
-        yield f"The columns of {', '.join(links)}, and:"
-    yield _table(rest)
+    if linked:
+        links = ", ".join(f"[{title}](#{anchor(title)})" for title in known if title in linked)
+        yield f"The columns of {links}, and:" if rest else f"The columns of {links}."
+    if rest:
+        yield _table(rest)
 
 
 def _row(name: str, kind: pa.DataType, meaning: str, mark: str) -> Row:

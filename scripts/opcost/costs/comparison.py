@@ -67,10 +67,7 @@ def compare_study(
         comparison = keys | compare(estimate) | {"requested_half_width": precision}
         tables.comparison.append(comparison)
         tables.launches.extend(launch_rows(keys, comparison, estimate, launched[name, target]))
-        tables.shares.extend(
-            keys | row | {"share_of_end_to_end_time": _share(row["time_s"], comparison)}
-            for row in operator_shares(model, estimate.addable)
-        )
+        tables.shares.extend(keys | row for row in operator_shares(model, estimate.addable))
         tables.modules.extend(keys | row for row in estimate.modules())
         tables.in_context.extend(keys | row for row in estimate.in_context.rows())
     return tables
@@ -83,7 +80,6 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
     columns, references = estimate_columns(estimate), estimate.whole
     time_reason, energy_reason = estimate.time_reason, estimate.energy_reason
     measured, timed = estimate.measured_whole, estimate.timed_whole
-    converged = [row["converged"] for row in timed] or [None]
     rows = [*estimate.rows, *references]
     mixed = comparability.conflict(rows)
     columns["provenance_differences"] = comparability.provenance_differences(rows)
@@ -107,7 +103,6 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         "end_to_end_measurements": len(timed) if references else None,
         "end_to_end_disagreeing_s": estimate.disagreeing_s if timed else [],
         "end_to_end_disturbed_s": [row["time_s"] for row in estimate.disturbed_whole if timed],
-        "end_to_end_converged": None if None in converged else all(converged),
         "end_to_end_flags": _flags(timed, bool(estimate.disagreeing_s)),
         **_relative_error(TIME, estimate.time if known else None, end_to_end_time),
         "time_reason": time_reason,
@@ -115,9 +110,6 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         **ENERGY.of("end_to_end").columns(end_to_end_energy),
         **_relative_error(ENERGY, estimate.energy if known else None, end_to_end_energy),
         "energy_reason": energy_reason or (None if end_to_end_energy else _no_energy(measured)),
-        "coverage_time": columns["partial_time_s"] / end_to_end_time.value
-        if end_to_end_time and columns["partial_time_s"] is not None
-        else None,
         **{name: next((row[name] for row in rows[::-1]), None) for name in CONDITIONS},
     }
 
@@ -135,13 +127,6 @@ def _in_context(estimate: ModelEstimate, mixed: str | None) -> dict[str, Any]:
 
 def _no_energy(rows: Sequence[Row]) -> str | None:
     return next((row["energy_reason"] for row in rows if row["energy_reason"]), None)
-
-
-def _share(part_s: float | None, comparison: Row) -> float | None:
-    """Share of the reference time; None if operators and model must not be added up."""
-    reference_s = comparison["end_to_end_time_s"]
-    addable = comparison["partial_time_s"] is not None
-    return part_s / reference_s if part_s and reference_s and addable else None
 
 
 def _relative_error(

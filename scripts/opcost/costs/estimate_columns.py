@@ -39,7 +39,6 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "partial_time_s": None
         if estimate.conflict
         else sum(term.calls * term.row["time_s"] for term in measured if term.row),
-        "coverage_calls": sum(term.calls for term in measured) / calls if calls else None,
         "coverage_flops": _flops_coverage(estimate.terms),
         "calls": calls,
         "cold_calls": int(estimate.cold_calls) if estimate.overhead else None,
@@ -47,8 +46,6 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "tuples": len(estimate.terms),
         "measured_tuples": len(measured),
         "failed_tuples": sum(term.row is not None and not term.measured for term in estimate.terms),
-        "filtered_tuples": sum(term.filtered for term in estimate.terms),
-        "unconverged_tuples": sum(row["converged"] is False for row in estimate.rows),
         "flag_counts": Counter(flag for row in estimate.rows for flag in row["flags"]),
         "disturbed_runs": sum(row["disturbed_runs"] or 0 for row in estimate.rows),
         "flops": flops_of(estimate.terms),

@@ -28,7 +28,7 @@ from opcost.rows.quantities import CALL_TIME, COMPARED, HOST_TIME, PHASE_TIMES, 
 from opcost.rows.runs import noise_of
 from opcost.studies import folder_named
 from opcost.tuples.model_tuples import ModelTuples, calls_hash, check_extracted
-from opcost.tuples.recordings import extracted_as
+from opcost.tuples.traces import extracted_as
 
 OF_WHOLE = tuple(
     dict.fromkeys(

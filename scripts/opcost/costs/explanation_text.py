@@ -95,7 +95,7 @@ def as_text(
     if any(each.missing for each in here or explanations) or not explanations:
         last.append(_remedy(model.definition, name))
     if known and not details:
-        last.append("Flags, runs and what makes up ±: --details")
+        last.append("More with --details: flags, run-to-run variation, what ± holds.")
     parts.append("\n".join(last))
     return with_meaning_of_noise("\n\n".join(filter(None, parts)))
 

@@ -15,7 +15,7 @@ from opcost.rows import comparability
 from opcost.rows.flags import CALLS_DIFFER, CALLS_VARY
 from opcost.rows.runs import ModelRatio, Noise, noise_of
 from opcost.statistics import Estimate
-from opcost.tuples.recordings import extracted_as
+from opcost.tuples.traces import extracted_as
 
 _OTHER_CALLS = {CALLS_VARY, CALLS_DIFFER}
 _MOSTLY = 0.5

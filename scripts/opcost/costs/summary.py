@@ -102,7 +102,8 @@ def _breakdowns(comparison: Sequence[Row], shares: Sequence[Row]) -> list[str]:
     if max(map(len, lines)) <= WIDTH:
         return lines
     return wrapped(
-        f"{' on '.join(names)}: {goes}; {trust}" for *names, goes, trust in map(dict.values, cells)
+        f"{shortened(' on '.join(names))}: {goes}; {trust}"
+        for *names, goes, trust in map(dict.values, cells)
     )
 
 

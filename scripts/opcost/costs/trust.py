@@ -44,7 +44,7 @@ def trust(compared: Row, quantity: Quantity = TIME) -> Trust:
     if bound is None:
         return Trust(UNVERIFIED, "the interval of the difference is unknown")
     if bound > _LIMITS[GOOD] and (what := _disturbed(compared)):
-        return Trust(UNVERIFIED, f"other programs disturbed {what}")
+        return Trust(UNVERIFIED, f"{what} disturbed by other programs")
     if is_too_noisy(error.plus(1.0)):
         return Trust(UNVERIFIED, TOO_NOISY)
     off = compared["largest_share_difference"] if quantity == TIME else None
@@ -121,8 +121,8 @@ def _word(bound: float) -> str:
 def _disturbed(compared: Row) -> str:
     """What of the comparison was disturbed; nothing if it was not."""
     if DISTURBED in (compared["end_to_end_flags"] or ()):
-        return "the end-to-end measurement"
-    return "operators of the estimate" if DISTURBED in dict(compared["flag_counts"]) else ""
+        return "end to end"
+    return "operators" if DISTURBED in dict(compared["flag_counts"]) else ""
 
 
 def _half(width: float | None) -> str:

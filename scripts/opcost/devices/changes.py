@@ -1,7 +1,7 @@
 """Differences between the environment in which a target was measured and the present one.
 
-Most of them have an address of their own, where nothing is measured yet. What is known only once a
-device is open, or on the machine of a cluster, is compared here.
+Most changes of the environment select another results folder. Those that are known only once a
+device is open, or on a cluster node, are compared here.
 """
 
 from collections.abc import Mapping
@@ -89,7 +89,7 @@ def refuse_changes(device_file: Path, now: Mapping[str, Any], any_of_kind: bool 
         "environments are never mixed, so nothing was measured.",
         *(f"  {change}" for change in found),
         "Choose one of these:",
-        f"- Restore that environment, which {device_file} states.",
+        f"- Restore that environment, which {device_file} describes.",
         "- Give the target another name in the configuration, to measure here as well.",
         f"- Move {folder} away, to measure here instead.",
     ]

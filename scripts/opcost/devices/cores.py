@@ -1,6 +1,6 @@
 """Pin measurements to some processor cores, and everything else to the others.
 
-Standard library only: the workflow imports it each time Snakemake starts.
+Imports only the standard library: the workflow imports it each time Snakemake starts.
 """
 
 import json
@@ -43,6 +43,6 @@ def measure_here(device: str) -> None:
 
 
 def work_anywhere() -> None:
-    """Let this process use all cores; to be called only when no measurement runs."""
+    """Let this process use all cores; only while no measurement runs."""
     if cores := os.environ.get(_ALL):
         os.sched_setaffinity(0, json.loads(cores))

@@ -14,7 +14,7 @@ from opcost.devices.machine_id import hashed_uuid
 
 
 def nothing() -> None:
-    """No work."""
+    """Do nothing, as `work`."""
 
 
 class OutOfMemory(Exception):
@@ -26,10 +26,10 @@ class NotCapturable(Exception):
 
 
 @dataclass(frozen=True)
-class BatchTime:
-    """Seconds of one batch: the device's time, and the host's time to launch it.
+class BlockTime:
+    """Seconds of a block of iterations: the device's time, and the host's time to launch it.
 
-    Both are equal on a processor. If the device `waited` for its host, its time contains the wait.
+    Both are equal on a processor. If the device `waited` for its host, its time includes the wait.
     """
 
     device_s: float
@@ -38,7 +38,7 @@ class BatchTime:
 
 
 class Device(ABC):
-    """A device that operators run on. A product of matrices of size `busy_matrix` saturates it."""
+    """A device that runs operators. A matrix product of size `busy_matrix` saturates it."""
 
     kind: Kind
     name: str
@@ -56,22 +56,22 @@ class Device(ABC):
 
     @staticmethod
     def fault() -> str | None:
-        """Why PyTorch cannot use the devices of this kind in this machine; None if it can."""
+        """Why PyTorch cannot use this machine's devices of this kind; None if it can."""
         return None
 
     @abstractmethod
     def baseline_s(self) -> float | None:
         """The sentinel's time on the undisturbed device; None if nothing can disturb it.
 
-        Measuring it takes seconds, so it is done once for a study.
+        Measuring it takes seconds, so each study does it once.
         """
 
     @abstractmethod
     def watch(self, baseline_s: float | None) -> Watch:
-        """A watch for interference, given the baseline."""
+        """A watch for interference on the device."""
 
     def host_watch(self, baseline_s: float | None) -> Watch:
-        """A watch for what interferes with the host that launches work on it."""
+        """A watch for interference with the host that launches work on it."""
         return self.watch(baseline_s)
 
     @property
@@ -86,7 +86,7 @@ class Device(ABC):
 
     @property
     def uuid_hash(self) -> str | None:
-        """A hash of the identifier: rows distinguish devices without naming them."""
+        """A hash of the identifier, so that rows do not contain the identifier."""
         return hashed_uuid(self.uuid) if self.uuid else None
 
     def software(self) -> dict[str, str | None]:
@@ -109,7 +109,7 @@ class Device(ABC):
 
     @abstractmethod
     def most_flops_per_s(self, dtype: str) -> float:
-        """A rate that no product of matrices of this dtype reaches."""
+        """An upper bound of the rate of matrix products of this dtype."""
 
     @abstractmethod
     def free_memory_bytes(self) -> int:
@@ -121,42 +121,41 @@ class Device(ABC):
 
     @abstractmethod
     def allocate(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
-        """A flat, uninitialised tensor in memory that is mapped already."""
+        """A flat, uninitialised tensor in memory that is already mapped."""
 
     @abstractmethod
     def synchronise(self) -> None:
         """Wait until all work is done."""
 
     def hold_back(self, hold_s: float) -> Callable[[], bool]:
-        """Let the work that follows wait so long for its start, where the host runs ahead of the
-        device. Returns a function that tells whether the wait is over.
+        """Delay the start of the following work by `hold_s`, if the host runs ahead of the device.
+        Returns a function that returns whether the delay is over.
         """
         return lambda: False
 
     @abstractmethod
     def mark(self) -> Any:
-        """A mark among the work: the moment at which the device comes to it."""
+        """Enqueue a mark: it records when the device reaches it."""
 
     @abstractmethod
     def between_s(self, marks: Sequence[tuple[Any, Any]]) -> list[float]:
-        """Seconds between the two marks of each pair; waits until all work is done."""
+        """Seconds between the marks of each pair; waits until all work is done."""
 
     @abstractmethod
-    def time(self, work: Callable[[], None], lead: Callable[[], None] = nothing) -> BatchTime:
-        """Run `lead`, then `work`, and time `work`.
-
-        The device does not wait for its host if that can be avoided.
+    def time(self, work: Callable[[], None], lead: Callable[[], None] = nothing) -> BlockTime:
+        """Run `lead`, then `work`, and time `work`, if possible without the device waiting for its
+        host.
         """
 
-    def time_in_use(self, lead: Callable[[], None], work: Callable[[], None]) -> BatchTime:
-        """Run `lead`, then `work`, and time `work` as the host launches it."""
+    def time_in_use(self, lead: Callable[[], None], work: Callable[[], None]) -> BlockTime:
+        """Run `lead`, then `work`, and time `work` at the pace at which the host launches it."""
         lead()
         return self.time(work)
 
     def capture(self, works: Sequence[Callable[[], None]]) -> list[Callable[[], None]]:
-        """Functions that repeat each piece of work without the host's part of it.
+        """Functions that repeat each piece of work without its host part.
 
-        The work has run before, and the pieces are never repeated at the same time. Raises
+        The work must have run before, and the pieces must not be repeated concurrently. Raises
         NotCapturable with the reason.
         """
         raise NotCapturable(f"{self.name} has no graphs")
@@ -165,5 +164,5 @@ class Device(ABC):
     def start(self, work: Callable[[], None]) -> Callable[[], bool]:
         """Start `work`, without waiting for it if the device is asynchronous.
 
-        Returns a function that tells whether the device has finished.
+        Returns a function that returns whether the device has finished.
         """

@@ -1,6 +1,6 @@
 """`device.json`: a target's device, its software, the sentinel's baseline and the call overhead.
 
-It is written before any measurement. `overhead_2.json`, from round 2, has the same form, and so on.
+It is written before any measurement. `overhead_2.json` etc., of later rounds, have the same form.
 """
 
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ _OVERHEAD_S = number(0, 1)
 
 def _sample(*, of_processor: bool) -> Rule:
     training = [optional(_OVERHEAD_S)] * 5
-    displaced = _OVERHEAD_S if of_processor else one_of(None)
-    return list_like(_OVERHEAD_S, displaced, _OVERHEAD_S, BOOLEAN, *training)
+    cold = _OVERHEAD_S if of_processor else one_of(None)
+    return list_like(_OVERHEAD_S, cold, _OVERHEAD_S, BOOLEAN, *training)
 
 
 _RULES = {
@@ -62,16 +62,16 @@ ENVIRONMENT = tuple(name for name in _RULES if name not in _OF_OPCOST)
 
 
 class Sample(NamedTuple):
-    """Call overhead in seconds, as measured by one process.
+    """Call overhead in seconds, measured by one process; training values may be missing.
 
-    `cold_call_s` is None on a GPU; so are those of training.
+    `cold_call_s` is None on a GPU, as are all values of training.
     """
 
     call_s: float
     cold_call_s: float | None
     view_call_s: float
     disturbed: bool
-    """Whether too few values were undisturbed, so that all counted."""
+    """Whether too few values were undisturbed, so that all were used."""
 
     forward_call_s: float | None = None
     backward_call_s: float | None = None
@@ -85,8 +85,8 @@ class DeviceFile:
     """A target's device.
 
     `device_uuid_hash`, `lock_key` and `machine_id_hash` are None if any device of a kind may be
-    used. `quiet_s`, the baseline, is None on a GPU. `settings_json` holds the target's settings
-    that the file was made with.
+    used. `quiet_s`, the baseline, is None on a GPU. `settings_json` holds the settings of the
+    target when the file was written.
     """
 
     device: str
@@ -111,7 +111,7 @@ class DeviceFile:
     def from_document(cls, document: Mapping[str, Any], source: object, remedy: str) -> Self:
         """The device that a JSON object describes; keys of a newer opcost are ignored.
 
-        Raises OpcostError that ends with `remedy`.
+        Raises OpcostError, whose message ends with `remedy`.
         """
         known: dict[str, Any] = {key: document[key] for key in _RULES if key in document}
         if isinstance(known.get("overhead"), list):  # schema version 1 had the speed of the core
@@ -126,11 +126,11 @@ class DeviceFile:
 
     @property
     def own_key(self) -> str:
-        """The name of the lock of this device."""
+        """The name of this device's lock."""
         return self.device_uuid_hash or self.device
 
     def identity(self) -> dict[str, Any]:
-        """The keys that distinguish the device from others."""
+        """The keys that identify the device."""
         return {name: getattr(self, name) for name in ("device", "device_name", "device_uuid_hash")}
 
 
@@ -158,7 +158,7 @@ def write_device(path: Path, device: DeviceFile) -> None:
 
 
 def read_overhead(path: Path, device: DeviceFile) -> tuple[Sample, ...]:
-    """Read the call overhead of a later round. Raises OpcostError if it is of another device."""
+    """Read the call overhead of a later round. Raises OpcostError if the device differs."""
     remedy = f"delete {path} and run again to measure the call overhead again"
     again = DeviceFile.from_document(read_json(path, remedy), path, remedy)
     if again.identity() != device.identity():

@@ -2,9 +2,9 @@
 
 Another tenant's thread on the same physical core, invisible to a virtual machine, slows this one by
 up to 1.8 times, for tenths of a second to seconds. A sentinel detects it: a fixed convolution that
-fits the private cache and is slow only while the core is shared. Whether a batch counts is
-decided by the sentinel before and after it and by the time that its thread waited for the
-processor, never by the batch's own time, which would bias the result.
+fits the private cache and is slow only while the core is shared. Whether a block counts is decided
+by the sentinel before and after it, and by the time that its thread waited for the processor, never
+by the block's own time, which would bias the result.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ class Watch(ABC):
     """Detects whether other tenants or processes use the device."""
 
     baseline_s: float | None
-    """Seconds of the sentinel on an undisturbed device, or None without a sentinel."""
+    """The sentinel's seconds on an undisturbed device, or None without a sentinel."""
 
     @abstractmethod
     def look(self) -> bool:
@@ -42,12 +42,12 @@ class Watch(ABC):
     def lower_baseline_s(self) -> float | None:
         """The present baseline, if it is clearly lower than `baseline_s`; else None.
 
-        The baseline was then measured under interference, and interference goes unnoticed.
+        In that case `baseline_s` was measured under interference, which then goes unnoticed.
         """
 
 
 class CoreWatch(Watch):
-    """Watches the processor core that this process runs on."""
+    """Watches the core of this process."""
 
     baseline_s: float
 
@@ -63,19 +63,19 @@ class CoreWatch(Watch):
         self._clocks = clocks or elapsed_and_waited_s
         self._looks_s: list[float] = []
         self._times_s: list[float] = []
-        self._alone = False
+        self._undisturbed = False
         self._now_s = self._waited_s = 0.0
 
     def look(self) -> bool:
         """Whether the sentinel was fast at this and the last look, and the thread never waited."""
-        was_alone = self._alone
+        was_undisturbed = self._undisturbed
         elapsed_s, waiting_s = self._since_last_look()
         seconds = self._sentinel()
         self._looks_s.append(seconds)
-        self._alone = seconds <= self._limit_s
+        self._undisturbed = seconds <= self._limit_s
         self._since_last_look()
         ran = waiting_s <= _MAX_WAITING * elapsed_s
-        undisturbed = was_alone and self._alone and ran
+        undisturbed = was_undisturbed and self._undisturbed and ran
         if undisturbed:
             self._times_s.append(seconds)
         return undisturbed
@@ -105,26 +105,26 @@ class NoWatch(Watch):
     baseline_s = None
 
     def look(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def sentinel_times_s(self) -> list[float]:
-        """None was timed."""
+        """Empty."""
         return []
 
     def lower_baseline_s(self) -> None:
-        """No baseline."""
+        """None."""
 
 
 class ThreadWatch(NoWatch):
-    """Watches this thread on the host of a GPU: whether other processes had its core."""
+    """Watches this thread on the host of a GPU: whether other processes used its core."""
 
     def __init__(self, clocks: Callable[[], tuple[float, float]] | None = None) -> None:
         self._clocks = clocks or elapsed_and_missed_s
         self._now_s = self._missed_s = 0.0
 
     def look(self) -> bool:
-        """Whether other processes had the thread's core for hardly any time since the last look."""
+        """Whether other processes hardly used the thread's core since the last look."""
         now_s, missed_s = self._clocks()
         elapsed_s, missing_s = now_s - self._now_s, missed_s - self._missed_s
         self._now_s, self._missed_s = now_s, missed_s
@@ -144,11 +144,11 @@ def elapsed_and_waited_s() -> tuple[float, float]:
 
 
 def elapsed_and_missed_s() -> tuple[float, float]:
-    """Seconds of the clock, and seconds for which other processes had the core of this thread.
+    """Elapsed seconds, and seconds for which other processes used the core of this thread.
 
-    A thread of this process that shares the core is part of the work, as autograd's thread is,
-    which runs the backward pass of a GPU: what other threads ran counts as theirs. Where they ran
-    on a core of their own, the latter clock misses that much, and may run backwards.
+    A thread of this process that shares the core is part of the work, as autograd's thread,
+    which runs the backward pass of a GPU: time of other threads counts as work. If they ran on
+    another core, the second clock misses that much, and may run backwards.
     """
     elapsed_s, waited_s = elapsed_and_waited_s()
     return elapsed_s, waited_s - (process_time() - thread_time())
@@ -157,8 +157,7 @@ def elapsed_and_missed_s() -> tuple[float, float]:
 def core_sentinel() -> Callable[[], float]:
     """A function that returns the sentinel's time in seconds: the minimum of three warm calls.
 
-    A cold cache slows the first calls, after a whole model the first five or so; a slow core slows
-    all of them.
+    A cold cache slows the first calls, after a model about five; a slow core slows all of them.
     """
     generator = torch.Generator().manual_seed(0)
     image = torch.randn(1, 64, 28, 28, generator=generator)

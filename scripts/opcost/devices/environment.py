@@ -24,7 +24,7 @@ def describe_environment(device: Device) -> dict[str, Any]:
         **device.setup(),
         "device": device.name,
         "allocator": device.allocator,
-        "torchvision_version": _version("torchvision"),
+        "torchvision_version": _torchvision(),
         "python_version": platform.python_version(),
         "opcost_version": opcost.__version__,
         "workflow_commit": opcost.workflow_commit or None,
@@ -52,8 +52,8 @@ def stable_environment(device: Device) -> dict[str, Any]:
     }
 
 
-def _version(package: str) -> str | None:
+def _torchvision() -> str | None:
     try:
-        return metadata.version(package)
+        return metadata.version("torchvision")
     except metadata.PackageNotFoundError:
         return None

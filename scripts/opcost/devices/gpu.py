@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from opcost.devices.device import BatchTime, Device, NotCapturable, nothing
+from opcost.devices.device import BlockTime, Device, NotCapturable, nothing
 from opcost.devices.disturbance import NoWatch, ThreadWatch, Watch, elapsed_and_missed_s
 from opcost.devices.gpu_state import count_gpus, driver_version, gpu_state
 from opcost.devices.kinds import KINDS
@@ -21,8 +21,8 @@ _REFUSED = {
     "NVIDIA_TF32_OVERRIDE": "it overrides the target's `tf32`",
 }
 _HOLDS, _PATIENT_HOLDS = 1.5, 4.0
-"""The device is held back for this many times the launching time of the last batch; if that was too
-short, of this batch."""
+"""The device is held back for this multiple of the launch time of the previous block; if that was
+too short, of this block."""
 
 _SHORTEST_HOLD_S, _LONGEST_HOLD_S = 1e-4, 0.5
 _HIGHEST_HZ = 3.5e9
@@ -40,7 +40,12 @@ class CudaDevice(Device):
     def __init__(self, index: int) -> None:
         self.name = f"cuda:{index}"
         self.torch_device = torch.device("cuda", index)
-        _refuse_variables()
+        for variable, effect in _REFUSED.items():
+            value = os.environ.get(variable, "")
+            if value and (variable, value) != ("CUDA_LAUNCH_BLOCKING", "0"):
+                raise OpcostError(
+                    f"{variable}={value} is set: {effect}. Unset it: unset {variable}"
+                )
         self._hold_s, self._launching_s, self._cycles_per_s = _SHORTEST_HOLD_S, 0.0, 1e9
         try:
             torch.cuda.set_device(index)
@@ -53,12 +58,12 @@ class CudaDevice(Device):
 
     @staticmethod
     def count() -> int:
-        """Those that CUDA lists; CUDA_VISIBLE_DEVICES hides some."""
+        """The GPUs that CUDA lists; CUDA_VISIBLE_DEVICES hides some."""
         return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
     @staticmethod
     def fault() -> str | None:
-        """What PyTorch says of GPUs that NVML finds."""
+        """PyTorch's error for GPUs that NVML finds."""
         gpus = count_gpus()
         if not gpus or (found := os.environ.get("CUDA_VISIBLE_DEVICES")) in ("", "-1"):
             return None
@@ -81,25 +86,25 @@ class CudaDevice(Device):
         """None: no tenant shares the GPU."""
 
     def watch(self, baseline_s: float | None) -> Watch:
-        """None is needed."""
+        """A watch that does nothing."""
         return NoWatch()
 
     def host_watch(self, baseline_s: float | None) -> Watch:
-        """Watches the thread that launches."""
+        """A watch of the launching thread."""
         return ThreadWatch()
 
     @property
     def model_name(self) -> str:
-        """The driver's name for it."""
+        """The driver's name of the GPU."""
         return self._properties.name
 
     @property
     def uuid(self) -> str | None:
-        """In NVML's form, `GPU-...`."""
+        """The UUID in NVML's form, `GPU-...`."""
         return f"GPU-{self._properties.uuid}"
 
     def software(self) -> dict[str, str | None]:
-        """The driver, and the CUDA and cuDNN that PyTorch uses."""
+        """Versions of the driver, and of the CUDA and cuDNN that PyTorch uses."""
         return {
             "driver_version": driver_version(),
             "cuda_version": torch.version.cuda,
@@ -112,12 +117,12 @@ class CudaDevice(Device):
 
     @property
     def last_level_cache_bytes(self) -> int | None:
-        """The L2 cache."""
+        """Size of the L2 cache."""
         return int(self._properties.L2_cache_size)
 
     def most_flops_per_s(self, dtype: str) -> float:
-        """The rate of the fastest multiprocessors up to Blackwell, at a clock that none has; of
-        tensor cores for the dtypes that they take.
+        """The rate of the fastest multiprocessors up to Blackwell, of tensor cores for their
+        dtypes, at a clock that no GPU reaches.
         """
         tf32 = torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32
         single = 4096 if tf32 else 256
@@ -135,7 +140,7 @@ class CudaDevice(Device):
         return torch.cuda.mem_get_info(self.torch_device)[0]
 
     def allocate(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
-        """From PyTorch's caching allocator."""
+        """A tensor from PyTorch's caching allocator."""
         return torch.empty(elements, dtype=dtype, device=self.torch_device)
 
     def synchronise(self) -> None:
@@ -143,7 +148,7 @@ class CudaDevice(Device):
         torch.cuda.synchronize(self.torch_device)
 
     def hold_back(self, hold_s: float) -> Callable[[], bool]:
-        """A spinning kernel, in the empty queue."""
+        """Enqueue a spinning kernel in the empty queue."""
         released = torch.cuda.Event()
         self.synchronise()
         torch.cuda._sleep(min(int(hold_s * self._cycles_per_s), _MOST_CYCLES))
@@ -157,29 +162,29 @@ class CudaDevice(Device):
         return event
 
     def between_s(self, marks: Sequence[tuple[torch.cuda.Event, torch.cuda.Event]]) -> list[float]:
-        """The device's clock, whose resolution is about half a microsecond."""
+        """Times of the device's clock, whose resolution is about half a microsecond."""
         self.synchronise()
         return [before.elapsed_time(after) / 1e3 for before, after in marks]
 
-    def time(self, work: Callable[[], None], lead: Callable[[], None] = nothing) -> BatchTime:
+    def time(self, work: Callable[[], None], lead: Callable[[], None] = nothing) -> BlockTime:
         """Seconds between two CUDA events around the work, which a spinning kernel holds back until
-        all of it is launched.
+        all of it is launched (as nvbench's blocking kernel).
 
         The device waits if work blocks its host: by waiting for the device, or by launching more
-        than the queue holds. (The method is that of nvbench's blocking kernel.) The host's time is
-        without the time in which other processes had its core.
+        than the queue holds. The host's time excludes the time in which other processes had its
+        core.
         """
-        batch = self._behind(lead, work, self._hold_s)
-        if batch.waited:
+        block = self._behind(lead, work, self._hold_s)
+        if block.waited:
             patient_s = max(_PATIENT_HOLDS * self._launching_s, 2 * self._hold_s)
-            batch = self._behind(lead, work, min(patient_s, _LONGEST_HOLD_S))
-        if not batch.waited:
+            block = self._behind(lead, work, min(patient_s, _LONGEST_HOLD_S))
+        if not block.waited:
             self._hold_s = max(_SHORTEST_HOLD_S, _HOLDS * self._launching_s)
-        return batch
+        return block
 
     def _behind(
         self, lead: Callable[[], None], work: Callable[[], None], hold_s: float
-    ) -> BatchTime:
+    ) -> BlockTime:
         held, released, begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(4))
         cycles = min(int(hold_s * self._cycles_per_s), _MOST_CYCLES)
         self.synchronise()
@@ -204,12 +209,12 @@ class CudaDevice(Device):
         # An interruption between the two events makes the kernel seem to spin for longer.
         spinning_s = held.elapsed_time(released) / 1e3
         self._cycles_per_s = max(self._cycles_per_s, cycles / spinning_s)
-        return BatchTime(begin.elapsed_time(end) / 1e3, host_s, waited)
+        return BlockTime(begin.elapsed_time(end) / 1e3, host_s, waited)
 
-    def time_in_use(self, lead: Callable[[], None], work: Callable[[], None]) -> BatchTime:
+    def time_in_use(self, lead: Callable[[], None], work: Callable[[], None]) -> BlockTime:
         """Seconds between two CUDA events around the work; the lead fills the queue before it."""
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        # Found and created before, because the device may wait for that, too.
+        # Created before the timed part, because the device may wait for that, too.
         stream = torch.cuda.current_stream(self.torch_device)
         end.record(stream)
         self.synchronise()
@@ -220,10 +225,10 @@ class CudaDevice(Device):
         host_s = perf_counter() - start
         end.record(stream)
         end.synchronize()
-        return BatchTime(begin.elapsed_time(end) / 1e3, host_s)
+        return BlockTime(begin.elapsed_time(end) / 1e3, host_s)
 
     def capture(self, works: Sequence[Callable[[], None]]) -> list[Callable[[], None]]:
-        """CUDA graphs of the work, which share the memory of their results."""
+        """CUDA graphs of the work with a common memory pool."""
         stream = torch.cuda.Stream(self.torch_device)
         graphs: list[torch.cuda.CUDAGraph] = []
         self.synchronise()
@@ -241,7 +246,7 @@ class CudaDevice(Device):
                 graphs.append(graph)
             self.synchronise()
         except Exception as error:
-            # Ending the capture fails in turn, and does not say why.
+            # Ending the capture then also fails, without the reason.
             cause = error.__context__ or error
             if isinstance(cause, torch.OutOfMemoryError):
                 raise cause from None
@@ -249,7 +254,7 @@ class CudaDevice(Device):
         return [graph.replay for graph in graphs]
 
     def start(self, work: Callable[[], None]) -> Callable[[], bool]:
-        """Enqueue it. Blocks while the device's queue (about a thousand launches) is full."""
+        """Enqueue the work. Blocks while the queue (about a thousand launches) is full."""
         work()
         event = torch.cuda.Event()
         event.record()
@@ -268,10 +273,3 @@ def _unusable(index: int, error: RuntimeError) -> str:
         f"{name}, {torch.cuda.get_device_name(index)} of compute capability {major}.{minor}: "
         f"{reason}. It has kernels for {', '.join(torch.cuda.get_arch_list())}: {_REMEDY}"
     )
-
-
-def _refuse_variables() -> None:
-    for name, effect in _REFUSED.items():
-        value = os.environ.get(name, "")
-        if value and (name, value) != ("CUDA_LAUNCH_BLOCKING", "0"):
-            raise OpcostError(f"{name}={value} is set: {effect}. Unset it: unset {name}")

@@ -13,7 +13,7 @@ from opcost.errors import OpcostError
 from opcost.target import OperatingPoint
 
 _TOLERANCE_W = 0.5
-"""By so much, what is read back may differ from what was set: drivers round."""
+"""Allowed difference between the limit set and read back: drivers round."""
 
 _PERMISSION = (
     "Only root may do that: run as root (sudo), or with the capability CAP_SYS_ADMIN, as in a "
@@ -24,7 +24,7 @@ _PERMISSION = (
 
 @dataclass(frozen=True)
 class PowerLimits:
-    """The power limit of a GPU in watts: what is set, the default, and what is allowed."""
+    """Power limits of a GPU in watts: present, default, and allowed range."""
 
     present_w: float
     default_w: float
@@ -50,7 +50,7 @@ class Gpu:
             try:
                 handle = pynvml.nvmlDeviceGetHandleByIndex(number)
                 known[hashed_uuid(pynvml.nvmlDeviceGetUUID(handle))] = handle
-            except pynvml.NVMLError as error:  # of another GPU, it does not matter
+            except pynvml.NVMLError as error:  # does not matter for another GPU
                 silent.append(f"GPU {number} does not answer ({error})")
         if key not in known:
             beside = "; ".join(["", *silent])
@@ -62,19 +62,19 @@ class Gpu:
         self._handle = known[key]
 
     def power_limits(self) -> PowerLimits:
-        """The power limit. Raises OpcostError if the GPU has none that can be set."""
+        """The power limits. Raises OpcostError if the GPU has none that can be set."""
         what = "the power limit of this GPU"
         least_mw, most_mw = self._read(what, pynvml.nvmlDeviceGetPowerManagementLimitConstraints)
         default_mw = self._read(what, pynvml.nvmlDeviceGetPowerManagementDefaultLimit)
         return PowerLimits(self.power_limit_w(), default_mw / 1e3, least_mw / 1e3, most_mw / 1e3)
 
     def power_limit_w(self) -> float:
-        """The power limit that is set. Raises OpcostError if the GPU does not tell."""
+        """The present power limit. Raises OpcostError if the GPU does not report it."""
         what = "the power limit of this GPU"
         return float(self._read(what, pynvml.nvmlDeviceGetPowerManagementLimit) / 1e3)
 
     def temperature_c(self) -> float | None:
-        """Degrees Celsius; None if the GPU does not tell."""
+        """Degrees Celsius; None if the GPU does not report it."""
         try:
             sensor = pynvml.NVML_TEMPERATURE_GPU
             return float(pynvml.nvmlDeviceGetTemperature(self._handle, sensor))
@@ -103,7 +103,7 @@ class Gpu:
             _check_clock("sm_clock_mhz", point.sm_clock_mhz, found)
 
     def record(self, point: OperatingPoint, process: int) -> PointRecord:
-        """What is to be restored after a point."""
+        """A record of the settings that a point changes."""
         return PointRecord(
             this_boot(),
             process,
@@ -114,7 +114,7 @@ class Gpu:
         )
 
     def set(self, point: OperatingPoint, record: PointRecord) -> Iterator[PointRecord]:
-        """Set a point. Yields what is to be restored if the next step fails: a clock that cannot be
+        """Set a point. Yields the record to restore if the next step fails: a clock that cannot be
         locked cannot be released either.
 
         Raises OpcostError if anything cannot be set.
@@ -143,8 +143,8 @@ class Gpu:
             )
 
     def restore(self, record: PointRecord) -> list[str]:
-        """Restore what a record says. Returns notes for the user, none for GPUs. Raises OpcostError
-        if anything cannot be restored, after the rest.
+        """Restore the settings of a record. Returns notes for the user, none for GPUs. Raises
+        OpcostError if a setting cannot be restored, after restoring the others.
         """
         faults = []
         for setting, restore in self._restorers(record):
@@ -168,7 +168,7 @@ class Gpu:
 
     def _restore_limit(self, watts: float) -> None:
         self.check(OperatingPoint(watts))  # the record may be damaged
-        if self.power_limit_w() != watts:  # it may never have been changed
+        if self.power_limit_w() != watts:  # it may not have been changed
             self.set_power_limit(watts)
 
     def _refuse_mig(self) -> None:

@@ -19,14 +19,14 @@ from opcost.devices.process_environment import PROCESS_ENVIRONMENT
 class Kind:
     """A kind of device: PyTorch's `name`, and the module and class that implement it.
 
-    `host_sets_pace`: operators are synchronous, so that call overhead adds to their time; otherwise
-    the host runs ahead of the device. `is_processor`: nothing else may use the processor during
+    `host_sets_pace`: operators are synchronous, so call overhead adds to their time; otherwise the
+    host runs ahead of the device. `is_processor`: nothing else may use the processor during
     measurements. `recorded` returns the environment's columns without opening a device. `settable`
-    is the module and class that set an operating point (`Settable` in point_guard.py). `wait` waits
-    until the devices have done what the PyTorch that it is given has launched.
+    is the module and class that set an operating point (`Settable` in point_guard.py). `wait` is
+    given PyTorch, and waits for all work that it has launched on the devices.
 
     `protocol_version` is incremented when the same settings define a different measurement on
-    devices of this kind; all is then measured again on these.
+    devices of this kind: everything is then measured again on these.
     """
 
     name: str
@@ -104,11 +104,11 @@ def resolved(
     software: Mapping[str, str | None],
     uuid_of: Callable[[str, str], str | None],
 ) -> str:
-    """The device that a name stands for on this machine: `auto` is a GPU if PyTorch can use one, as
+    """The device that a name denotes on this machine: `auto` is a GPU if PyTorch can use one, as
     far as known without opening it.
 
-    `uuid_of` says which device a kind and a number are; where it finds none, such as in some
-    containers, the kernel's driver tells.
+    `uuid_of` returns the UUID of a kind and number; where there is none, as in some containers, the
+    kernel's driver decides.
     """
     if kind_of(device) is not None:
         return device
@@ -118,14 +118,14 @@ def resolved(
 
 
 def kind_locked_as(key: str) -> Kind:
-    """The kind of device that the key of a lock names, before a colon if there is one; a bare hash
-    of a UUID is that of an NVIDIA GPU.
+    """The kind of device of a lock's key: the part before a colon; a bare hash of a UUID is that of
+    an NVIDIA GPU.
     """
     return KINDS.get(key.partition(":")[0], _CUDA)
 
 
 def wait_for_devices() -> None:
-    """Wait until all devices have done what PyTorch has launched, if this process uses it."""
+    """Wait until the devices have done all work that PyTorch has launched in this process."""
     if (torch := sys.modules.get("torch")) is not None:
         for kind in KINDS.values():
             kind.wait(torch)

@@ -1,10 +1,10 @@
 """One measurement at a time on a device, across all processes and users of this machine.
 
 The lock is a `flock` on a file in `/tmp`, regardless of TMPDIR: users and cluster jobs may share a
-device but not a temporary folder. An abstract Unix socket would need no file, but is local to a
-network namespace, which containers usually have of their own, and would not exclude earlier
-versions of opcost, which lock the same file. Containers exclude each other if they share `/tmp` or
-the folder that `OPCOST_LOCKS` names; otherwise, the scheduler that allots devices must do it.
+device but not a temporary folder. An abstract Unix socket needs no file, but is local to a network
+namespace, of which containers usually have their own, and would not exclude earlier versions of
+opcost, which lock the same file. Containers exclude each other if they share `/tmp` or the folder
+`OPCOST_LOCKS`; otherwise, the scheduler that allocates devices must do so.
 
 Any user can create the file, so it is not trusted: links are not followed, only a regular file with
 one name is used, and only if it is empty or has opcost's content, which is shown as a literal. Any
@@ -50,11 +50,11 @@ class Held:
     descriptor: int
     path: Path
     point_before: str
-    """The operating point of the holder before, as it said; empty if it had none."""
+    """The operating point that the previous holder wrote; empty if it had none."""
 
     @property
     def record(self) -> Path:
-        """The file that says what is to be restored of the device (point_record.py)."""
+        """The file with the settings to restore (point_record.py)."""
         return self.path.with_suffix(".point")
 
 
@@ -64,10 +64,10 @@ def exclusive(
 ) -> Iterator[Held]:
     """Hold the host-wide lock of a device, which the kernel releases when the process ends.
 
-    Announces the holder while waiting. If a process that was killed has left the device at another
-    operating point, restores it first. `point` is the one at which the caller measures: the file
-    says so to the next holder. Raises OpcostError if it cannot be restored, after `timeout_s`, and
-    if the lock file cannot be used.
+    Announces the holder while waiting. If a killed process has left the device at another operating
+    point, restores it first. `point` is the caller's, written for the next holder. Raises
+    OpcostError if the device cannot be restored, after `timeout_s`, and if the lock file cannot be
+    used.
     """
     if not _KEY.fullmatch(device_key):
         raise OpcostError(

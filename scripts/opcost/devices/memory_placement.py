@@ -15,7 +15,7 @@ NODES = Path("/sys/devices/system/node")
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 _PYTORCH = "THP_MEM_ALLOC_ENABLE"
-"""PyTorch reads it at its first allocation, and asks for huge pages for 2 MiB and more."""
+"""PyTorch reads it at its first allocation, and requests huge pages for 2 MiB and more."""
 
 _OF_GLIBC = "glibc.malloc.hugetlb="
 
@@ -32,21 +32,35 @@ _set_here = False
 
 
 def bind_memory(numa_node: int | None) -> None:
-    """Let memory that this process allocates from now on lie on that node alone; None leaves it as
-    it is.
+    """Allocate the memory of this process on a NUMA node from now on; None changes nothing.
 
-    Raises OpcostError if there is no such node, or if Linux does not do so.
+    Raises OpcostError if there is no such node, or if Linux does not allow it.
     """
-    if numa_node is not None:
-        _bind(numa_node)
+    if numa_node is None:
+        return
+    known = _numbers(first_line(NODES / "has_memory"))
+    if numa_node not in known:
+        there = ", ".join(map(str, known)) or "none that Linux lists"
+        raise OpcostError(
+            f"numa_node is {numa_node}; the nodes of this machine that have memory: {there}. "
+            "Choose one of these, or leave it out of the target"
+        )
+    words = (ctypes.c_ulong * (_NODES_AT_MOST // 64))()
+    words[numa_node // 64] = 1 << numa_node % 64
+    if _system_call(_SET_MEMPOLICY, _BIND, words, _NODES_AT_MOST) or _bound() != numa_node:
+        raise OpcostError(
+            f"memory could not be bound to NUMA node {numa_node} "
+            f"({os.strerror(ctypes.get_errno())}): leave numa_node out of the target. Containers "
+            "may forbid it (set_mempolicy)"
+        )
 
 
 def use_huge_pages(huge_pages: bool | None) -> None:
-    """Let memory that this process allocates from now on lie in huge pages, or in none; None leaves
-    it as it is.
+    """Allocate the memory of this process in huge pages from now on, or never in them; None changes
+    nothing.
 
-    Raises OpcostError if Linux or PyTorch does not do so, or if the environment asks for huge pages
-    and the target does not say so.
+    Raises OpcostError if Linux or PyTorch does not do so, or if the environment requests huge pages
+    and the target does not.
     """
     if huge_pages is not None:
         _take_huge_pages() if huge_pages else _forbid_huge_pages(True)
@@ -73,23 +87,6 @@ def free_bytes() -> int:
     return free if node is None else min(free, memory.free_bytes_of(NODES / f"node{node}"))
 
 
-def _bind(node: int) -> None:
-    known = _numbers(first_line(NODES / "has_memory"))
-    if node not in known:
-        there = ", ".join(map(str, known)) or "none that Linux tells of"
-        raise OpcostError(
-            f"numa_node is {node}; the nodes of this machine that have memory: {there}. Choose one "
-            "of these, or leave it out of the target"
-        )
-    words = (ctypes.c_ulong * (_NODES_AT_MOST // 64))()
-    words[node // 64] = 1 << node % 64
-    if _system_call(_SET_MEMPOLICY, _BIND, words, _NODES_AT_MOST) or _bound() != node:
-        raise OpcostError(
-            f"memory could not be bound to NUMA node {node} ({os.strerror(ctypes.get_errno())}): "
-            "leave numa_node out of the target. Containers may forbid it (set_mempolicy)"
-        )
-
-
 def _bound() -> int | None:
     """The only node that memory of this process may lie on; None if there are several."""
     mode, words = ctypes.c_int(), (ctypes.c_ulong * (_NODES_AT_MOST // 64))()
@@ -99,7 +96,7 @@ def _bound() -> int | None:
 
 
 def _system_call(numbers: dict[str, int], *arguments: object) -> bool:
-    """Whether it fails."""
+    """Whether the call fails."""
     number = numbers.get(platform.machine())
     call = getattr(ctypes.CDLL(None, use_errno=True), "syscall", None)
     return number is None or call is None or call(number, *arguments) != 0
@@ -136,6 +133,6 @@ def _take_huge_pages() -> None:
 
 
 def _numbers(text: str) -> list[int]:
-    """The numbers of a list of Linux, such as `0-1,3`."""
+    """The numbers in a list as Linux writes it, such as `0-1,3`."""
     ranges = [part.split("-") for part in text.split(",") if part]
     return [number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1)]

@@ -1,12 +1,12 @@
 """Operating points: power limit and locked clocks of a GPU, the highest frequency of a processor.
 
-They are set while the lock of the device is held, by a guard that restores what was set before,
+They are set while the lock of the device is held, by a guard that restores the previous settings
 however this process ends.
 
-The guard (point_guard.py) is a process of its own. It holds the lock of the device as well, so
-nobody else gets the device before it is restored. What it has to restore is in a file beside the
-lock (point_record.py): if even the guard is killed, the next process that takes the lock restores
-it. This process asks NVML for nothing: a driver that hangs holds up the guard.
+The guard (point_guard.py) is a separate process. It also holds the lock of the device, so that no
+other process gets the device before it is restored. The settings to restore are in a file beside
+the lock (point_record.py): if the guard is killed, the next process that takes the lock restores
+them. This process does not call NVML, because a hanging driver would hold it up.
 """
 
 import json
@@ -31,8 +31,8 @@ _ANSWER_S = 180.0
 """Seconds until a driver counts as hanging: loading it takes some, settling up to `_SETTLE_S`."""
 
 _STEADY_S, _SETTLE_S = 10.0, 60.0
-"""After a switch, the temperature of the device must not have moved for so long; ASSUME that
-waiting longer than `_SETTLE_S` changes little."""
+"""After a switch, the device's temperature must be steady for the first time; ASSUME that waiting
+longer than the second changes little."""
 
 
 AS_IT_IS = OperatingPoint()
@@ -47,27 +47,26 @@ class HeldLock(Protocol):
 
     @property
     def descriptor(self) -> int:
-        """That of the locked file."""
+        """The descriptor of the locked file."""
 
     @property
     def point_before(self) -> str:
-        """The operating point at which the holder before measured; empty if it set none."""
+        """The operating point of the previous holder; empty if it set none."""
 
     @property
     def record(self) -> Path:
-        """The file that says what is to be restored."""
+        """The file with the settings to restore."""
 
 
 @contextmanager
 def applied(held: HeldLock, point: OperatingPoint) -> Iterator[None]:
-    """Set an operating point in this block; afterwards, restore what was set before.
+    """Set an operating point in this block; afterwards, restore the previous settings.
 
-    Power limit and frequencies become what they were. Clocks that were locked before cannot be
-    read: they are released. If restoring fails, this tells so, and the next that takes the lock
-    tries again.
+    Clocks that were locked before cannot be read: they are released. If restoring fails, this
+    prints an error, and the next process that takes the lock tries again.
 
     Raises OpcostError, with nothing changed, if the device does not allow a value, if this user
-    may not set it, and if the device then says that another one is set.
+    may not set it, and if the device then reports another one.
     """
     if not point:
         yield
@@ -82,21 +81,22 @@ def applied(held: HeldLock, point: OperatingPoint) -> Iterator[None]:
 
 
 def settle(held: HeldLock, point: OperatingPoint) -> None:
-    """If the holder of the lock before measured at another point, wait until the temperature of the
-    device is steady: the heat of that point is then not in what is measured at this one.
+    """If the previous holder of the lock measured at another point, wait until the temperature of
+    the device is steady, so that its heat does not affect this measurement.
     """
     if held.point_before != str(point):
         to = str(point) or "as it is without one"
         announce(f"[operating point] {to}: waiting until the temperature is steady")
-        with suppress(OpcostError):  # anybody may have written that; the device may be gone
+        with suppress(OpcostError):  # any user may have written that; the device may be gone
             _Guard(held, {"settle": [_STEADY_S, _SETTLE_S]}).ask("waiting for its temperature")
 
 
 def restore_left(held: HeldLock) -> None:
-    """Restore what a process has left set that was killed with its guard, and announce that.
+    """Restore settings that a process left behind when it was killed with its guard, and announce
+    that.
 
-    Raises OpcostError if it cannot be restored: what is measured would be at that point. The same
-    if that process or its guard lives: it measures, although its lock was deleted.
+    Raises OpcostError if they cannot be restored, or if that process or its guard still runs after
+    its lock was deleted: measurements would be at that operating point.
     """
     if os.path.lexists(held.record):
         _restore_by(_Guard(held, {}))
@@ -107,36 +107,36 @@ def _restore_by(guard: "_Guard") -> None:
 
 
 class _Guard:
-    """A guard, as seen by the process that starts it. Forks of that process leave it alone."""
+    """A guard, as seen by the process that starts it. Forks of that process do not use it."""
 
     def __init__(self, held: HeldLock, task: dict[str, Any], record: int | None = None) -> None:
-        """`record` is the descriptor of this process's own, None without one."""
+        """`record` is the descriptor of this process's record, if it has one."""
         self._held, self._record, self._owner = held, record, os.getpid()
         known: dict[str, Any] = {"key": held.key, "record": str(held.record)}
         known |= {"descriptor": record, "parent": self._owner}
-        # -P: a file in this folder may have the name of a standard module.
+        # -P: a file in this folder may be named like a standard module.
         command = [sys.executable, "-P", "-m", "opcost.devices.point_guard"]
         self._process = subprocess.Popen(
             [*command, json.dumps({**known, **task})],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # it may outlive what reads those of this process
+            stderr=subprocess.DEVNULL,  # it may outlive the readers of this process's stderr
             # It holds both locks until it has restored the device.
             pass_fds=[held.descriptor, *([] if record is None else [record])],
             env={**os.environ, "PYTHONPATH": _python_path()},
-            start_new_session=True,  # signals of the terminal are not for it
+            start_new_session=True,  # not for signals of the terminal
         )
 
     def ask(self, task: str) -> dict[str, Any]:
-        """Its only answer. Raises as `answer`."""
+        """Its only answer. Raises as `answer` does."""
         try:
             return self.answer(task)
         finally:
             self._process.communicate()
 
     def answer(self, task: str, *, last: bool = False) -> dict[str, Any]:
-        """What it says next, or before it ends. Raises OpcostError with its complaint, or if it
-        says nothing.
+        """Its next answer, or its last. Raises OpcostError with its error message, or if it does
+        not answer.
         """
         said = self._heard(last)
         if not said.endswith(b"\n"):
@@ -153,8 +153,8 @@ class _Guard:
         return document
 
     def end(self) -> None:
-        """Have it restore the device. If it was killed, another one does that, from this process's
-        descriptor of the record: its file may have been deleted.
+        """Have it restore the device. If it was killed, another guard does that, from this
+        process's descriptor of the record: its file may have been deleted.
         """
         if os.getpid() != self._owner:
             return
@@ -172,13 +172,13 @@ class _Guard:
             ):
                 _restore_by(_Guard(self._held, {}, self._record))
         except OpcostError as error:
-            tell(f"opcost: {error}")  # what was measured before is right
+            tell(f"opcost: {error}")  # earlier measurements are valid
         self._process.wait()
         cast(IO[bytes], self._process.stdout).close()
 
     def _heard(self, last: bool) -> bytes:
-        """Its next line, or all that it says until it ends, whatever was said before an exception;
-        less than a line if it says nothing, or takes too long.
+        """Its next line, or its whole remaining output; an incomplete line if it ends or takes too
+        long.
         """
         answers = cast(IO[bytes], self._process.stdout).fileno()
         said, end_s = b"", time.monotonic() + _ANSWER_S
@@ -195,7 +195,7 @@ class _NoAnswer(OpcostError):
 
 
 def _python_path() -> str:
-    """Where the guard finds this opcost."""
+    """PYTHONPATH with which the guard imports this opcost."""
     here = str(Path(opcost.__file__).parent.parent)
     others = os.environ.get("PYTHONPATH")
     return os.pathsep.join([here, *([others] if others else [])])

@@ -2,11 +2,12 @@
 
     python -m opcost.devices.point_guard TASK
 
-It holds the locks of the device and of the record, which it has from its parent. Other tasks are to
-restore what was left behind, and to wait until the temperature is steady. It answers on standard
+It holds the locks of the device and of the record, inherited from its parent. Other tasks restore
+settings that were left behind, or wait until the temperature is steady. It answers on standard
 output, a line of JSON for each step: that the point is set, and later that it is restored, with
-`notes` for the user, or an `error`. It restores when its input ends, or its parent: forks of that
-may keep the input open. Signals that end a whole group of processes leave it to its parent's end.
+`notes` for the user, or an `error`. It restores when its input or its parent ends: forks of the
+parent may keep the input open. It ignores signals that end a whole process group, so that it ends
+after its parent.
 """
 
 import json
@@ -37,29 +38,29 @@ from opcost.errors import OpcostError
 from opcost.target import OperatingPoint
 
 _LOOKS, _STEADY_C = 10, 1.0
-"""The temperature is looked at so often, and is steady if it moves by no more degrees."""
+"""The temperature is read this many times, and is steady if it changes by at most this."""
 
 
 class Settable(Protocol):
-    """What a kind of device has to know of operating points, made from the key of a lock."""
+    """Sets operating points of a kind of device; made from the key of a lock."""
 
     def temperature_c(self) -> float | None:
-        """Degrees Celsius; None if the device does not tell."""
+        """Degrees Celsius; None if the device does not report it."""
 
     def check(self, point: OperatingPoint) -> None:
         """Raise OpcostError if the device does not allow a point."""
 
     def record(self, point: OperatingPoint, process: int) -> PointRecord:
-        """What is to be restored after a point that a process sets."""
+        """A record of the settings that a point set by a process changes."""
 
     def set(self, point: OperatingPoint, record: PointRecord) -> Iterator[PointRecord]:
-        """Set a point. Yields what is to be restored if the next step fails. Raises OpcostError if
+        """Set a point. Yields the record to restore if the next step fails. Raises OpcostError if
         anything cannot be set.
         """
 
     def restore(self, record: PointRecord) -> list[str]:
-        """Restore what a record says. Returns notes for the user. Raises OpcostError if anything
-        cannot be restored, after the rest.
+        """Restore the settings of a record. Returns notes for the user. Raises OpcostError if a
+        setting cannot be restored, after restoring the others.
         """
 
 
@@ -79,12 +80,12 @@ def main() -> None:
             _say({"restored": _restore_left(key, path, task["descriptor"])})
     except OpcostError as error:
         _say({"error": str(error)})
-    except Exception as error:  # without an answer, the parent would take it for killed
+    except Exception as error:  # without an answer, the parent would assume that it was killed
         _say({"error": f"the process that sets the device failed: {type(error).__name__}: {error}"})
 
 
 def _keep(key: str, path: Path, descriptor: int, point: OperatingPoint, parent: int) -> None:
-    """Set a point until the parent ends. The descriptor is that of a new record."""
+    """Set a point until the parent ends. `descriptor` is that of a new record."""
     device = _device(key)
     device.check(point)
     record = undo = device.record(point, parent)
@@ -101,13 +102,13 @@ def _keep(key: str, path: Path, descriptor: int, point: OperatingPoint, parent: 
 
 
 def _device(key: str) -> Settable:
-    """The device that a lock is of."""
+    """The device of a lock."""
     found: Settable = resolve_name(kind_locked_as(key).settable)(key)
     return found
 
 
 def _restore(device: Settable, path: Path, descriptor: int, record: PointRecord) -> list[str]:
-    """Restore what a record says, and delete it. Returns notes for the user."""
+    """Restore the settings of a record, and delete it. Returns notes for the user."""
     deleted = is_deleted(descriptor)
     try:
         notes = device.restore(record)
@@ -134,7 +135,7 @@ def _restore(device: Settable, path: Path, descriptor: int, record: PointRecord)
 
 
 def _restore_left(key: str, path: Path, descriptor: int | None) -> str:
-    """Restore what a record says that was left behind: that of the parent, whose first guard was
+    """Restore the settings of a record that was left behind: by the parent, whose first guard was
     killed, if there is a descriptor. Returns a line about it.
     """
     if descriptor is None:
@@ -184,8 +185,8 @@ def _before(record: PointRecord) -> str:
 
 
 def _settle(device: Settable, parent: int, steady_s: float, most_s: float) -> None:
-    """Wait until the temperature has stayed the same for so long; not longer than `most_s`, not for
-    a device that tells none, and not without the parent.
+    """Wait until the temperature has been steady for `steady_s`, for at most `most_s`, and not
+    after the parent ends, or for a device that reports no temperature.
     """
     seen_c: list[float] = []
     for _ in range(math.ceil(most_s / steady_s * _LOOKS)):

@@ -1,9 +1,9 @@
-"""What is to be restored of a device whose operating point was set: a file beside its lock.
+"""The settings to restore after an operating point: a file beside the lock of the device.
 
-The process that sets a point and its guard keep the record locked (`flock`), by one descriptor that
-they share. Whoever wants to restore needs that lock. The lock of the device does not suffice: if a
-cleaner of `/tmp` deletes its file, a second process can lock a new one. If the record is deleted,
-the descriptor still reads it.
+The process that sets a point and its guard keep the record locked (`flock`) by one descriptor that
+they share. Restoring requires that lock. The lock of the device does not suffice: if a cleaner of
+`/tmp` deletes its file, a second process can lock a new one. A deleted record can still be read by
+the descriptor.
 
 Any user can create the file, so it is not trusted: links are not followed, only a regular file with
 one name is used, that of this user or root, which nobody else may write. Its values are compared
@@ -31,8 +31,8 @@ _MOST_BYTES = 1 << 20
 """Machines with hundreds of cores have a frequency for each."""
 
 _EXIT_S, _POLL_S = 3.0, 0.1
-"""ASSUME that a process that is killed takes no longer to close the record after the lock of the
-device: the kernel closes files one after another, and those of a GPU may take a second.
+"""ASSUME that a killed process takes no longer to close the record after the lock of the device:
+the kernel closes files one after another, and those of a GPU may take a second.
 """
 
 _POLICY = re.compile(r"policy\d+", re.ASCII)
@@ -47,18 +47,18 @@ _FREQUENCIES = Rule(
 
 
 def _checked(rule: Rule, *, default: Any = MISSING) -> Any:
-    """A field whose value in a file the rule checks."""
+    """A field whose value in a file is checked by the rule."""
     return field(default=default, metadata={"rule": rule})
 
 
 class ForeignRecord(Exception):
-    """The record is not this user's, or no file as opcost writes it; the message says what."""
+    """The record is not this user's, or not a file as opcost writes it; the message says why."""
 
 
 @dataclass(frozen=True)
 class PointRecord:
-    """The start of the machine, `boot`, after which a `process` set a `point`, for messages; the
-    power limit to restore, None if it was not changed; which clocks were locked and are to be
+    """The settings that a `process` changed to a `point` after the start of the machine, `boot`:
+    the power limit to restore, None if it was not changed; the clocks that were locked and must be
     released; and the highest frequencies to restore, by the name of cpufreq's policy.
     """
 
@@ -72,14 +72,14 @@ class PointRecord:
 
 
 def this_boot() -> str:
-    """What identifies the present start of the machine: with it, drivers forget what was set."""
+    """Identifies the present start of the machine: drivers forget settings when it restarts."""
     return first_line(Path("/proc/sys/kernel/random/boot_id")) or "unknown"
 
 
 @contextmanager
 def new_record(path: Path) -> Iterator[int]:
     """Create an empty record, locked, and yield its descriptor; afterwards, delete it if it is
-    still empty. The lock lasts until all processes that have the descriptor have closed it.
+    still empty. The lock lasts until all processes that share the descriptor have closed it.
 
     Raises OpcostError if the record cannot be created.
     """
@@ -113,7 +113,7 @@ def write_record(path: Path, descriptor: int, record: PointRecord) -> None:
 
 
 def overwrite(descriptor: int, content: bytes) -> None:
-    """Replace what a file contains. Raises OSError, with the file empty, unless all is written."""
+    """Replace the content of a file. Raises OSError, with the file empty, unless all is written."""
     os.ftruncate(descriptor, 0)
     try:
         written = 0
@@ -125,17 +125,17 @@ def overwrite(descriptor: int, content: bytes) -> None:
 
 
 def is_empty(descriptor: int) -> bool:
-    """Whether a record says nothing yet: then nothing has been set."""
+    """Whether a record is still empty: then nothing has been set."""
     return os.fstat(descriptor).st_size == 0
 
 
 def is_deleted(descriptor: int) -> bool:
-    """Whether an open record has no name any more."""
+    """Whether an open record was deleted."""
     return os.fstat(descriptor).st_nlink == 0
 
 
 def remove_record(path: Path, descriptor: int) -> None:
-    """Delete an open record; a file that has replaced it is another process's, and stays.
+    """Delete an open record; a file that has replaced it belongs to another process, and stays.
 
     Raises OpcostError if it cannot be deleted.
     """
@@ -164,7 +164,7 @@ def open_record(path: Path) -> int:
 
 
 def is_in_use(descriptor: int) -> bool:
-    """Whether the process that made an open record lives, or its guard. If not, locks it."""
+    """Whether the process that made an open record, or its guard, still runs. If not, locks it."""
     end_s = time.monotonic() + _EXIT_S
     while True:
         try:
@@ -178,7 +178,7 @@ def is_in_use(descriptor: int) -> bool:
 
 
 def read_record(path: Path, descriptor: int) -> PointRecord | None:
-    """What an open record says; None for an empty one, whose writer has set nothing yet.
+    """The content of an open record; None for an empty one, whose writer has set nothing yet.
 
     Raises OpcostError if it is damaged.
     """

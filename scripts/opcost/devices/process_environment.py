@@ -1,7 +1,7 @@
-"""What this process inherited that changes how fast it runs, read without importing torch.
+"""Inherited settings of this process that affect its speed, read without importing torch.
 
-A closed list: other variables of the same libraries hold paths, logging and secrets, which differ
-between a terminal, a scheduler and a container without any effect on time.
+A closed list: other variables of the same libraries contain paths, logging and secrets, which
+differ between a terminal, a scheduler and a container without affecting time.
 """
 
 import os
@@ -53,5 +53,5 @@ def _described() -> str:
 
 
 PROCESS_ENVIRONMENT = _described()
-"""Variables and preloaded libraries, as `NAME=value`, sorted. Found on import, because the code of
-a model may set variables, which allocators and libraries have read by then."""
+"""Variables and preloaded libraries, as `NAME=value`, sorted. Read on import, because the code of a
+model may set variables, which allocators and libraries have already read."""

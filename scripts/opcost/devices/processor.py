@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from opcost.devices import cpuinfo
-from opcost.devices.device import BatchTime, Device, OutOfMemory, nothing
+from opcost.devices.device import BlockTime, Device, OutOfMemory, nothing
 from opcost.devices.disturbance import CoreWatch, Watch, find_baseline_s
 from opcost.devices.kinds import KINDS
 from opcost.devices.memory_placement import asks_for_huge_pages, free_bytes
@@ -20,7 +20,7 @@ from opcost.devices.processor_settings import max_frequency_mhz
 from opcost.memory import limited_to
 
 _HIGHEST_HZ = 6.5e9
-"""No core is clocked higher. What Linux says may leave out the boost."""
+"""No core has a higher clock. Linux may report it without the boost."""
 
 
 class CpuDevice(Device):
@@ -42,21 +42,21 @@ class CpuDevice(Device):
         return 1
 
     def baseline_s(self) -> float:
-        """Times the sentinel for some seconds."""
+        """Time the sentinel for some seconds."""
         return find_baseline_s()
 
     def watch(self, baseline_s: float | None) -> Watch:
-        """Watches the core that this process runs on."""
+        """A watch of the core that this process runs on."""
         return CoreWatch(self.baseline_s() if baseline_s is None else baseline_s)
 
     @property
     def model_name(self) -> str:
-        """Linux's name for it, else the architecture."""
+        """Linux's name of the processor, else the architecture."""
         return cpuinfo.processor_name()
 
     @property
     def uuid(self) -> str | None:
-        """A processor has none."""
+        """None: a processor has no UUID."""
         return None
 
     def setup(self) -> dict[str, Any]:
@@ -65,17 +65,17 @@ class CpuDevice(Device):
 
     @property
     def last_level_cache_bytes(self) -> int | None:
-        """From Linux; on a shared machine, other guests use it too."""
+        """Size according to Linux; on a shared machine, other guests use it too."""
         return cpuinfo.last_level_cache_bytes()
 
     @property
     def core_cache_bytes(self) -> int:
-        """The second-level cache, from Linux."""
+        """Size of the second-level cache, from Linux."""
         return cpuinfo.core_cache_bytes()
 
     def most_flops_per_s(self, dtype: str) -> float:
-        """Of each thread, two multiply-adds of 512 bits a cycle; matrix units (AMX) take 16 bits or
-        fewer. Unknown, and so infinite, for other architectures, of which some have more.
+        """Two multiply-adds of 512 bits per thread and cycle; matrix units (AMX) for 16 bits or
+        fewer. Infinite for other architectures, because some are faster.
         """
         if platform.machine() not in ("x86_64", "AMD64"):
             return math.inf
@@ -87,12 +87,12 @@ class CpuDevice(Device):
         return free_bytes()
 
     def within_free_memory(self) -> AbstractContextManager[None]:
-        """Limits this process: Linux overcommits memory, and would kill it at the first use."""
+        """Limit this process: Linux overcommits memory, and would kill it at the first use."""
         return limited_to(free_bytes())
 
     def allocate(self, elements: int, dtype: torch.dtype) -> torch.Tensor:
-        """Mapped with MAP_POPULATE, five times faster than touching each page; huge pages, which
-        are fewer, are touched.
+        """Map with MAP_POPULATE, five times faster than touching each page; huge pages are few, so
+        they are touched.
         """
         size, huge = elements * dtype.itemsize, asks_for_huge_pages()
         populated = 0 if huge else getattr(mmap, "MAP_POPULATE", 0)
@@ -113,19 +113,19 @@ class CpuDevice(Device):
         return perf_counter()
 
     def between_s(self, marks: Sequence[tuple[float, float]]) -> list[float]:
-        """Differences of the clock."""
+        """Differences of the monotonic clock."""
         return [after - before for before, after in marks]
 
-    def time(self, work: Callable[[], None], lead: Callable[[], None] = nothing) -> BatchTime:
+    def time(self, work: Callable[[], None], lead: Callable[[], None] = nothing) -> BlockTime:
         """Seconds of the monotonic clock."""
         lead()
         start = perf_counter()
         work()
         seconds = perf_counter() - start
-        return BatchTime(seconds, seconds)
+        return BlockTime(seconds, seconds)
 
     def start(self, work: Callable[[], None]) -> Callable[[], bool]:
-        """Runs `work` to its end."""
+        """Run `work` to its end."""
         work()
         return lambda: True
 
@@ -133,8 +133,8 @@ class CpuDevice(Device):
 def _keep_freed_memory() -> bool:
     """Make glibc keep freed memory for the next operator. Returns False without glibc.
 
-    By default, glibc returns large blocks to the system or not, depending on the heap's layout; the
-    page faults of allocating them again made one convolution four times slower.
+    By default, glibc may return large blocks to the system, depending on the layout of the heap;
+    page faults when they are allocated again made one convolution four times slower.
     """
     trim_threshold, mmap_max = -1, -4
     try:

@@ -1,4 +1,4 @@
-"""The highest frequency that Linux allows the cores: its range, set and restored (cpufreq)."""
+"""The highest frequency that Linux allows the cores: its range, setting and restoring (cpufreq)."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from opcost.files import first_line
 from opcost.target import OperatingPoint
 
 FOLDER = Path(os.environ.get("OPCOST_CPUFREQ", "/sys/devices/system/cpu/cpufreq"))
-"""The folder of cpufreq's policies, each of which holds for some cores."""
+"""The folder of cpufreq's policies, each of which applies to some cores."""
 
 _SET, _KEPT_ABOVE = "scaling_max_freq", "scaling_min_freq"
 _LEAST, _MOST = "cpuinfo_min_freq", "cpuinfo_max_freq"
@@ -24,15 +24,15 @@ _PERMISSION = (
 
 
 class Processor:
-    """The cores of this machine that are online: of others, Linux tells and sets nothing."""
+    """The online cores of this machine: Linux reports and sets nothing for others."""
 
     def __init__(self, _: str) -> None:
         known = sorted(FOLDER.glob("policy*"), key=lambda path: (len(path.name), path))
         self._policies = [policy for policy in known if first_line(policy / _SET)]
 
     def temperature_c(self) -> float | None:
-        """Degrees Celsius of the hottest core; None if Linux does not tell."""
-        import psutil  # every job imports this file, and few need the temperature
+        """Degrees Celsius of the hottest core; None if Linux does not report it."""
+        import psutil  # slow to import, and few jobs need the temperature
 
         found = psutil.sensors_temperatures()
         return max(
@@ -59,12 +59,12 @@ class Processor:
             )
 
     def record(self, point: OperatingPoint, process: int) -> PointRecord:
-        """What is to be restored after a point."""
+        """A record of the present frequencies."""
         present = {policy.name: _khz(policy, _SET) for policy in self._policies}
         return PointRecord(this_boot(), process, str(point), max_frequencies_khz=present)
 
     def set(self, point: OperatingPoint, record: PointRecord) -> Iterator[PointRecord]:
-        """Set a point. Yields what is to be restored if the next step fails.
+        """Set a point. Yields the record to restore if the next step fails.
 
         Raises OpcostError if a frequency cannot be set, or reads back otherwise.
         """
@@ -74,8 +74,8 @@ class Processor:
                 self._set(policy, 1000 * point.max_frequency_mhz)
 
     def restore(self, record: PointRecord) -> list[str]:
-        """Restore what a record says. Returns a note for each policy that is gone, or whose cores
-        are offline. Raises OpcostError if anything else cannot be restored, after the rest.
+        """Restore the settings of a record. Returns a note for each policy that is gone, or whose
+        cores are offline. Raises OpcostError if another one cannot be restored, after the rest.
         """
         faults, notes = [], []
         for name, khz in (record.max_frequencies_khz or {}).items():
@@ -88,7 +88,7 @@ class Processor:
                 )
                 continue
             try:
-                if _khz(policy, _SET) != khz:  # it may never have been changed
+                if _khz(policy, _SET) != khz:  # it may not have been changed
                     _check_allowed(policy, khz)
                     self._set(policy, khz)
             except OpcostError as error:
@@ -114,7 +114,7 @@ class Processor:
 
 
 def max_frequency_mhz() -> float | None:
-    """The highest frequency that Linux allows this process's cores; None if it does not tell."""
+    """The highest frequency that Linux allows this process's cores; None if it is unknown."""
     known = {
         int(core): first_line(policy / _SET)
         for policy in FOLDER.glob("policy*")

@@ -6,7 +6,7 @@ import torch
 
 from opcost.devices.cores import measure_here
 from opcost.devices.device import Device
-from opcost.devices.kinds import KINDS, Kind, kind_of
+from opcost.devices.kinds import KINDS, kind_of
 from opcost.errors import OpcostError
 from opcost.target import SETTINGS, Target
 
@@ -26,7 +26,8 @@ def open_device(target: Target) -> Device:
     torch.backends.cudnn.allow_tf32 = target.tf32
     kind = kind_of(target.device)
     kinds = KINDS.values() if kind is None else (kind,)
-    device_class = next(filter(_is_here, map(_class_of, kinds)), None)
+    classes: list[type[Device]] = [resolve_name(each.implementation) for each in kinds]
+    device_class = next(filter(_is_here, classes), None)
     if device_class is None:
         raise OpcostError(
             f"the target requests device {target.device!r}, but torch {torch.__version__} finds no "
@@ -49,8 +50,3 @@ def _is_here(device_class: type[Device]) -> bool:
     if fault := device_class.fault():
         raise OpcostError(fault)
     return False
-
-
-def _class_of(kind: Kind) -> type[Device]:
-    found: type[Device] = resolve_name(kind.implementation)
-    return found

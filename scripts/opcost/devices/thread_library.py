@@ -16,7 +16,7 @@ from opcost.memory import allowed_cores
 
 _RUNTIME = re.compile(r"/lib(gomp|iomp5|omp)[-.][^/]*$")
 _ELEMENTS_OF_A_THREAD = 2**17
-"""Several times as many as PyTorch gives a thread at least."""
+"""Several times the minimum number that PyTorch gives a thread."""
 
 
 def thread_library() -> str:
@@ -28,8 +28,8 @@ def thread_library() -> str:
 
 
 def refuse_threads_without_cores(threads: int, reserved: Collection[int] | None) -> None:
-    """Raise OpcostError if so many threads of PyTorch have fewer cores, of those reserved for them
-    if any are: a benchmark would measure the scheduler, and rows would not say so.
+    """Raise OpcostError if PyTorch's threads outnumber their cores, of the reserved ones if there
+    are any: a benchmark would measure the scheduler, without any sign of it in rows.
     """
     if threads == 1 or not hasattr(os, "sched_getaffinity"):
         return
@@ -51,7 +51,7 @@ def refuse_threads_without_cores(threads: int, reserved: Collection[int] | None)
 
 
 def _working_threads(threads: int) -> list[int]:
-    """The threads of this process that take part in an operator which occupies all of them."""
+    """The threads of this process that run an operator that occupies all of them."""
     operand = torch.zeros(threads * _ELEMENTS_OF_A_THREAD, dtype=torch.int8)  # starts them
     before = _processor_time_s()
     operand.add_(1)
@@ -59,7 +59,7 @@ def _working_threads(threads: int) -> list[int]:
 
 
 def _processor_time_s() -> dict[int, float]:
-    """Thread -> its processor time; the numbers of these clocks are Linux's (posix-timers.h)."""
+    """Thread -> its processor time, by Linux's numbers of these clocks (posix-timers.h)."""
     threads = map(int, os.listdir("/proc/self/task"))
     return {each: time.clock_gettime(~each << 3 | 6) for each in threads}
 

@@ -2,16 +2,15 @@
 
 Two causes are separated. Clocks, a power limit or interference change all operators by a common
 factor; a driver or a version of PyTorch changes single operators. The **common change** of a target
-is the median change. ASSUME that a whole study is off by no more than one of its runs. **Each
-operator** is tested for a change other than the common one, with the run-to-run variation of both
-databases (`noise`; Welch's test); where all operators spread about the common change by more than
-that, as two studies may differ by more than runs of one, with the error that they show. Fewer than
-ten operators have no common change: each is tested for any change that the error of a whole study
-does not explain.
+is the median change. ASSUME that a study is off by no more than one of its runs. **Each operator**
+is tested for a change other than the common one, with the run-to-run variation of both databases
+(`noise`; Welch's test), or with the spread of all operators about the common change if that is
+larger, because two studies may differ by more than runs of one. Fewer than ten operators have no
+common change: each is tested for any change that the error of a study does not explain.
 
-The p-values of all tests are adjusted for the false discovery rate: of what is reported, an
-expected share of at most the level did not change (Benjamini and Hochberg, Controlling the false
-discovery rate, Journal of the Royal Statistical Society B 57, 1995).
+The p-values of all tests are adjusted for the false discovery rate: the expected share of reported
+changes that are none is at most the level (Benjamini and Hochberg, Controlling the false discovery
+rate, Journal of the Royal Statistical Society B 57, 1995).
 """
 
 import math
@@ -34,16 +33,16 @@ from opcost.rows.runs import Noise, Row, noise_of, runs_in
 from opcost.statistics import Estimate, median
 
 MIN_PAIRS = 10
-"""The least number of operators that have a common change."""
+"""The minimum number of operators for a common change."""
 
 MOST_DETECTABLE = 2.0
-"""The ratio above which the smallest change that would be found leaves the answer open."""
+"""If the smallest detectable change is a larger ratio, the answer is undecided."""
 
 _TO_SCALE = 1 / float(special.stdtrit(USUAL_DEGREES, 0.75))
 """The scale of Student's distribution of an operator's error in median absolute deviations."""
 
 _MORE = 1.5
-"""Operators that spread by so much more than their errors explain vary from study to study."""
+"""Operators whose spread exceeds their errors by this factor vary between studies."""
 
 _Variance = tuple[float, float]
 """A relative variance and its degrees of freedom."""
@@ -51,9 +50,9 @@ _Variance = tuple[float, float]
 
 @dataclass
 class Change:
-    """A change of an operator, or the common change, which has no rows: ln(after / before), of
-    which `common` is not tested, and the p-value adjusted for the number of tests. The error of
-    the logarithm is Student's.
+    """A change of an operator, or the common change, which has no rows: ln(after / before), tested
+    against `common`, and the p-value adjusted for the number of tests. The error of the logarithm
+    has Student's distribution.
     """
 
     log: float
@@ -67,7 +66,7 @@ class Change:
 
     @property
     def p(self) -> float:
-        """The two-sided p-value of no change but the common one."""
+        """The two-sided p-value of no change except the common one."""
         standardised = -abs(self.log - self.common) / self.scale
         return float(2 * special.stdtr(self.degrees_of_freedom, standardised))
 
@@ -77,13 +76,13 @@ class Change:
         return _exponential(self.log, self.half_width(0.05))
 
     def own(self, level: float) -> Estimate:
-        """The ratio divided by the common change, with the interval that excludes 1 where `p` is
-        below the level.
+        """The ratio divided by the common change, with the interval that excludes 1 if `p` is below
+        the level.
         """
         return _exponential(self.log - self.common, self.half_width(level))
 
     def half_width(self, level: float) -> float:
-        """The size of a logarithm whose p-value is the level."""
+        """The absolute logarithm whose p-value is the level."""
         return -float(special.stdtrit(self.degrees_of_freedom, level / 2)) * self.scale
 
 
@@ -101,7 +100,7 @@ class QuantityChange:
     variations: Sequence[Variation]
 
     def detectable(self, level: float) -> float:
-        """The smallest change of a typical operator, a ratio above one, whose p-value is the
+        """The smallest change of a typical operator, as a ratio above one, whose p-value is the
         level.
         """
         return math.exp(statistics.median(each.half_width(level) for each in self.operators))
@@ -110,7 +109,7 @@ class QuantityChange:
 @dataclass(frozen=True)
 class Difference:
     """The changes between two databases: the rows of each target, and the changes in time and
-    energy of those that have them before and after.
+    energy if both have them.
 
     `tests` are all changes; a p-value of at most `p_level` is significant.
     """
@@ -123,12 +122,12 @@ class Difference:
 
     @property
     def found(self) -> list[Change]:
-        """The operators with a significant change, at the level of the false discovery rate."""
+        """The operators with a significant change."""
         return [each for of in self.quantities for each in of.operators if each.significant]
 
     @property
     def common_found(self) -> list[QuantityChange]:
-        """The common changes that are significant, at the level of the false discovery rate."""
+        """The significant common changes."""
         return [each for each in self.quantities if each.common and each.common.significant]
 
     @property
@@ -217,7 +216,7 @@ def compare_databases(
 
 
 def adjust(tests: Sequence[Change], level: float) -> float:
-    """Adjust p-values for the number of tests, and say up to which one a change is significant."""
+    """Adjust p-values for the number of tests, and return the largest significant one."""
     adjusted = false_discovery_control([each.p for each in tests]) if tests else []
     for test, p in zip(tests, adjusted, strict=True):
         test.adjusted_p, test.significant = float(p), bool(p <= level)
@@ -225,7 +224,7 @@ def adjust(tests: Sequence[Change], level: float) -> float:
 
 
 def changes_of(pairing: Pairing) -> Iterator[QuantityChange]:
-    """The changes of each quantity that both sides have, with p-values that are not adjusted."""
+    """The changes of each quantity that both sides have, with unadjusted p-values."""
     noises = [noise_of([*rows.values()]) for rows in (pairing.before, pairing.after)]
     for quantity in COMPARED:
         pairs = [pair for pair in pairing.pairs if all(row[quantity.value] for row in pair)]

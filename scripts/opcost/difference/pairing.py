@@ -50,7 +50,7 @@ class Pairing:
 
     @property
     def both(self) -> list[tuple[Row, Row]]:
-        """Rows of the same tuple."""
+        """Pairs of rows of the same tuple."""
         return [(row, self.after[each]) for each, row in self.before.items() if each in self.after]
 
     @property
@@ -65,8 +65,8 @@ class Pairing:
 
     @property
     def shared(self) -> int:
-        """The number of pairs that have a run in common: their difference is too small."""
-        # No two measurements find the same time to the last digit.
+        """The number of pairs with a run in common, whose difference is too small."""
+        # Two measurements never have equal times to the last digit.
         times = ([set(row[TIME.runs] or [row[TIME.value]]) for row in pair] for pair in self.pairs)
         return sum(not first.isdisjoint(second) for first, second in times)
 

@@ -17,7 +17,7 @@ _HEADER = ("operator tuple", "before", "after", "change", "own change", "interva
 
 
 def summarise(difference: Difference, limit: int = 10) -> str:
-    """The changes, target by target, and the `limit` largest insignificant ones."""
+    """The changes, by target, and the `limit` largest insignificant ones."""
     parts = [_target(each, difference, limit) for each in difference.targets]
     return "\n\n".join("\n".join(lines) for lines in [*parts, _verdict(difference)])
 

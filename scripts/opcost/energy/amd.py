@@ -1,8 +1,8 @@
 """The power sensor of an AMD GPU, read through AMD's library amdsmi.
 
-Functions and units are those of amdsmi 7 (AMD SMI Python API reference), with the names of earlier
-versions where these differ. What trackers report of drivers and versions is checked here, because
-each of it would be a wrong number: ROCm/amdsmi#22, #38, #115 and #174, ml-energy/zeus#123 and #203.
+Functions and units follow amdsmi 7 (AMD SMI Python API reference), with names of earlier versions
+where they differ. Known faults of drivers and versions that would give wrong numbers are checked
+here: ROCm/amdsmi#22, #38, #115 and #174, ml-energy/zeus#123 and #203.
 """
 
 import os
@@ -16,21 +16,21 @@ from opcost.energy.meter import DeviceState, Meter, MeterUnavailable, plausible_
 from opcost.energy.sensor import Sensor
 
 _CURRENT = Sensor(refresh_s=0.1, averaging_s=0.1)
-"""ASSUME what is known of NVIDIA's slowest: AMD states neither refresh nor averaging nor gain."""
+"""ASSUME NVIDIA's slowest sensor: AMD states neither refresh nor averaging nor gain."""
 
 _AVERAGED = Sensor(refresh_s=0.1, averaging_s=1.0)
-"""ASSUME a mean over a second, as that of NVIDIA's GPUs: AMD does not state over how long it is."""
+"""ASSUME a mean over a second, as on NVIDIA's GPUs: AMD does not state the averaging time."""
 
 _LEAST_UW = 1_000_000
-"""From here on, a number is microwatts, as some versions give it: no GPU draws a megawatt."""
+"""Larger numbers are microwatts, as in some versions: no GPU draws a megawatt."""
 
 _HOTTEST_C = 200
-"""ASSUME no chip is as hot and works."""
+"""ASSUME no working chip is hotter."""
 
 _COMPARED_S = 0.5
 _WRONG_FACTOR = 4
-"""A counter in a wrong unit is off by the counter's resolution, 15, or more; a load that begins in
-the time of the comparison seldom by this factor."""
+"""A counter in a wrong unit is off by its resolution, 15, or more; a load that begins during the
+comparison rarely changes power by this factor."""
 
 _TWO_DIES = "MI250"
 
@@ -68,7 +68,7 @@ class AmdMeter(Meter):
         return self._readings[self.name]()
 
     def counter_j(self) -> float | None:
-        """Joules since the driver was loaded, or None where the counter contradicts the power."""
+        """Joules since the driver was loaded, or None if the counter contradicts the power."""
         if self._last_j is None:
             return None
         before_j, self._last_j = self._last_j, self._energy_j()
@@ -125,7 +125,7 @@ class AmdMeter(Meter):
         raise MeterUnavailable(f"amdsmi gives no power: {reasons}")
 
     def _shared(self, count: int) -> str | None:
-        """What else the sensor covers."""
+        """A note on the other devices that the sensor covers."""
         asked = partial(self._call, "amdsmi_get_gpu_compute_partition")
         mode = self._try("partition", asked, {})
         if mode not in (None, "", "N/A", "SPX"):

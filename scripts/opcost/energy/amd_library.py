@@ -10,13 +10,13 @@ from typing import Any
 from opcost.energy.meter import MeterUnavailable
 
 _DRIVER = Path("/sys/bus/pci/drivers/amdgpu")
-"""Has an entry for each PCI device that AMD's driver runs."""
+"""Contains an entry for each PCI device that AMD's driver runs."""
 
 _NOT_READ = {0xFFFF, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF}
-"""What the C library fills unsupported fields with; amdsmi turns only some into 'N/A'."""
+"""Values of unsupported fields in the C library; amdsmi turns only some of them into 'N/A'."""
 
 _TRIES = 3
-"""How often a GPU that says it is busy is asked."""
+"""Attempts to query a busy GPU."""
 
 
 def pci_addresses(driver: Path = _DRIVER) -> list[str]:
@@ -41,7 +41,7 @@ def pci_addresses(driver: Path = _DRIVER) -> list[str]:
 
 
 def amd_library() -> Any:
-    """The module amdsmi. What it prints where it fails is in the reason."""
+    """The module amdsmi. Its output is suppressed: the error contains the reason."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             return importlib.import_module("amdsmi")
@@ -52,8 +52,8 @@ def amd_library() -> Any:
             "the power of AMD GPUs is read by amdsmi, which is not installed: pip install amdsmi, "
             "in the version of the installed ROCm"
         ) from error
-    # Without libamd_smi.so it raises KeyError or OSError, with that of another version
-    # AttributeError (ml-energy/zeus, zeus/device/gpu/amd.py).
+    # It raises KeyError or OSError without libamd_smi.so, AttributeError with another version
+    # (ml-energy/zeus, zeus/device/gpu/amd.py).
     except (ImportError, OSError, KeyError, AttributeError) as error:
         raise MeterUnavailable(
             f"amdsmi cannot load AMD's library libamd_smi.so ({type(error).__name__}: {error}): "
@@ -73,16 +73,14 @@ def call(smi: Any, function: str, *arguments: Any) -> Any:
     asked = getattr(smi, function, None)
     if asked is None:
         raise MeterUnavailable(f"this version of amdsmi has no {function}: update it")
-    tried = 0
-    while True:
-        tried += 1
+    for tries_left in reversed(range(_TRIES)):
         try:
             return asked(*arguments)
         except smi.AmdSmiException as error:
-            busy = isinstance(error, smi.AmdSmiRetryException)
-            if not busy or tried == _TRIES:
+            if not isinstance(error, smi.AmdSmiRetryException) or not tries_left:
                 reason = " ".join(str(error).split())
                 raise MeterUnavailable(f"{function} failed: {reason}") from error
+    raise AssertionError
 
 
 def number(found: Mapping[str, Any], field: str) -> float:

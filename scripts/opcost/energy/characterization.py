@@ -81,9 +81,8 @@ def idle_power_w(meter: Meter, clock: Clock = SYSTEM_CLOCK, settle_s: float = _S
 def _responses(
     meter: Meter, load: Load, clock: Clock, reasons: dict[str, str]
 ) -> tuple[dict[str, Document], Document | None]:
-    """Refresh period, averaging window, lag and rise time of each reading, from a random load.
-
-    Beside them, what they were found from: when the load was on, and the changes of each reading.
+    """Refresh period, averaging window, lag and rise time of each reading, from a random load; and
+    the data of the fit: when the load was on, and the changes of each reading.
     """
     if meter.reads_since_last:
         reasons[f"{meter.name}.rise_s"] = "the counter's steps are too coarse to determine it"
@@ -116,7 +115,7 @@ def _responses(
             reasons[f"{name}.refresh_s"] = f"the reading hardly changed within {_RANDOM_S:g} s"
         elif response is None:
             reasons[f"{name}.averaging_s"] = (
-                "the reading is not a moving average of the load, or is renewed too seldom to tell"
+                "the reading is not a moving average of the load, or is refreshed too seldom"
             )
     began_s = times_s[0]
     seen = {name: changes(times_s, watts) for name, watts in values.items()}
@@ -173,13 +172,13 @@ def _steady(
     values = [refresh.power_w for refresh in sampler.refreshes(start_s, clock.now_s())]
     ended = meter.state()
     sampler.drain()
-    scatter = noise(values)
-    reading["noise_relative_sd"], reading["autocorrelation"] = scatter or (None, None)
-    if scatter is None:
+    variation = noise(values)
+    reading["noise_relative_sd"], reading["autocorrelation"] = variation or (None, None)
+    if variation is None:
         reasons[f"{meter.name}.noise_relative_sd"] = "too few refreshes under a steady load"
     elif reading["refresh_s"] and reading["averaging_s"]:
         reading["correlated_share"] = correlated_share(
-            scatter[1], len(values), reading["refresh_s"], reading["averaging_s"]
+            variation[1], len(values), reading["refresh_s"], reading["averaging_s"]
         )
     if power_capped(began, ended, _STEADY_S, float(np.nanmean(powers_w))):
         reasons["temperature_slope_w_per_k"] = "the power limit reduced the clock"
@@ -230,7 +229,7 @@ def _counter(meter: Meter, load: Load, clock: Clock, reasons: dict[str, str]) ->
 
 
 def _steps(times_s: list[float], joules: list[float]) -> list[tuple[float, float]]:
-    """(when first seen, joules) of the counter's steps, without small changes that reads cause."""
+    """(when first seen, joules) of the counter's steps, without small changes caused by reads."""
     rises = np.diff(joules)
     least = rises.max(initial=0.0) / 4
     return [(times_s[i + 1], joules[i + 1]) for i in np.flatnonzero(rises > least)]

@@ -29,23 +29,23 @@ class LimitedMeter(Meter):
         self.shared_by_time = meter.shared_by_time
 
     def power_w(self) -> float:
-        """That of the other meter."""
+        """Power of the wrapped meter, in watts."""
         return _limited(self._meter.power_w)
 
     def counter_j(self) -> float | None:
-        """That of the other meter."""
+        """Energy counter of the wrapped meter, in joules."""
         return _limited(self._meter.counter_j)
 
     def state(self) -> DeviceState:
-        """That of the other meter."""
+        """State of the wrapped meter."""
         return _limited(self._meter.state)
 
     def readings(self) -> Mapping[str, Callable[[], float]]:
-        """Those of the other meter."""
+        """Readings of the wrapped meter, with the time limit."""
         return {name: partial(_limited, read) for name, read in self._meter.readings().items()}
 
     def memory_by_process(self) -> Mapping[int, int]:
-        """That of the other meter."""
+        """Memory by process of the wrapped meter."""
         return _limited(self._meter.memory_by_process)
 
 

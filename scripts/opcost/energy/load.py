@@ -31,7 +31,7 @@ SYSTEM_CLOCK = SystemClock()
 
 
 Done = Callable[[], bool]
-"""Tells whether the device has finished the work that was started."""
+"""Whether the device has finished the work that was started."""
 
 
 class Load(Protocol):

@@ -72,9 +72,9 @@ class Meter(ABC):
 
     `name` identifies the reading, `assumed` holds the sensor's properties without characterisation,
     `missing` the reasons for quantities that are None. With `reads_since_last` the meter has only a
-    counter, and each power is the mean since the previous reading. `overlap` says, after the
-    device's name, which energy the meters of other devices count as well. `shared_by_time` tells
-    whether processes share the device by their processor time, as those of a processor do.
+    counter, and each power is the mean since the previous reading. `overlap` completes a sentence
+    about the device: which meters count the same energy. `shared_by_time` is true if processes
+    share the device by their processor time.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Meter(ABC):
     @abstractmethod
     def counter_j(self) -> float | None:
         """Energy in joules since a fixed moment, or None without a counter. It decreases if the
-        counter was set back, which its reader has to notice.
+        counter was reset, which the caller has to notice.
 
         Raises MeterUnavailable if the counter has disappeared.
         """

@@ -10,10 +10,11 @@ from opcost.energy.rapl import RaplMeter, rapl_parts
 
 
 class _Entry(NamedTuple):
-    """How to open a meter by the device's identity; how to find the identities of all devices that
-    this process may see, by what follows the kind in their names (None for nothing); the UUID of
-    one by its number, where opening the device would change its idle power; and why this process
-    sees none, or not all, if it does not."""
+    """`open` opens a meter by the device's identity. `devices` finds the identities of all visible
+    devices by the suffix of their names (None for none). `uuid` finds the UUID of a device by its
+    number without opening it, where that would change its idle power. `unseen` states why this
+    process sees no devices, or not all.
+    """
 
     open: Callable[[str | None], Meter]
     devices: Callable[[], Mapping[str | None, str | None]]
@@ -23,15 +24,16 @@ class _Entry(NamedTuple):
 
 def open_meter(kind: str, identity: str | None) -> Meter:
     """The meter of a device: of a GPU by its UUID or PCI address, of the processor by None or the
-    name of a part. Raises MeterUnavailable if there is none."""
+    name of a part. Raises MeterUnavailable if there is none.
+    """
     if kind not in _METERS:
         raise MeterUnavailable(f"no energy sensor is supported for devices of kind {kind}")
     return _METERS[kind].open(identity)
 
 
 def every_meter() -> tuple[dict[str, tuple[str, str | None]], dict[str, str]]:
-    """Name -> (kind, identity) of all devices that this process may see: `cuda:0` and `cpu` as in
-    targets, `amd:0`, and parts of the processor, `cpu:core`; and kind -> why it has no meter.
+    """Name -> (kind, identity) of all visible devices: `cuda:0` and `cpu` as in targets, `amd:0`,
+    and parts of the processor, `cpu:core`; and kind -> why it has no meter.
     """
     found: dict[str, tuple[str, str | None]] = {}
     missing: dict[str, str] = {}
@@ -45,19 +47,19 @@ def every_meter() -> tuple[dict[str, tuple[str, str | None]], dict[str, str]]:
 
 
 def unseen(kind: str) -> str | None:
-    """Why this process sees no device of a kind, or not all, in a few words; None if it may."""
+    """Why this process sees no device of a kind, or not all; None if it may see all."""
     return _METERS[kind].unseen() if kind in _METERS else None
 
 
 def unseen_kinds() -> list[str]:
-    """The same for all kinds."""
+    """The reasons of `unseen` for all kinds."""
     return [reason for kind in _METERS if (reason := unseen(kind)) is not None]
 
 
 def untouched_uuid(kind: str, number: str) -> str | None:
-    """The UUID of a device, found without opening it.
+    """The UUID of a device, found without opening it. Raises MeterUnavailable.
 
-    None for a kind whose idle power does not depend on that. Raises MeterUnavailable.
+    None for a kind whose idle power does not depend on being opened.
     """
     entry = _METERS.get(kind)
     return entry.uuid(number) if entry and entry.uuid else None
@@ -124,12 +126,11 @@ def _amd_unseen() -> str | None:
         return str(reason)
 
 
-def _processor() -> dict[str | None, str | None]:
-    return {None: None} | {part: part for part in rapl_parts()}
-
-
 _METERS: Mapping[str, _Entry] = {
-    "cpu": _Entry(lambda part: RaplMeter(part=part), _processor),
+    "cpu": _Entry(
+        lambda part: RaplMeter(part=part),
+        lambda: {None: None} | {part: part for part in rapl_parts()},
+    ),
     "cuda": _Entry(_nvml, _nvidia_gpus, _nvidia_uuid, unseen=_nvidia_unseen),
     "amd": _Entry(_amd, _amd_gpus, unseen=_amd_unseen),
 }

@@ -1,6 +1,6 @@
 """The power sensor of an NVIDIA GPU, read through NVML.
 
-Field numbers and their units are those of the NVML reference, section "Field Value Enums".
+Field numbers and their units are from the NVML reference, section "Field Value Enums".
 """
 
 import os
@@ -49,7 +49,8 @@ class NvmlMeter(Meter):
         self.missing = {}
         self._readings = self._probe()
         if not self._readings:
-            raise MeterUnavailable(f"NVML gives no power reading: {_list(self.missing)}")
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.missing.items())
+            raise MeterUnavailable(f"NVML gives no power reading: {reasons}")
         preferred = [name for name in self._readings if name != "nvml_power_average"]
         self.name = (preferred or list(self._readings))[0]
         self.assumed = _INSTANT if self.name == "nvml_power_instant" else _AVERAGED
@@ -97,7 +98,7 @@ class NvmlMeter(Meter):
         )
 
     def memory_by_process(self) -> Mapping[int, int]:
-        """Of compute processes; NVML does not tell those of other users in a container."""
+        """Compute processes only; in a container, NVML hides those of other users."""
         try:
             found = pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
         except pynvml.NVMLError:
@@ -199,10 +200,8 @@ def visible_uuid(device: str, uuids: Sequence[str], visible: str | None) -> str:
 
 def all_visible(uuids: Sequence[str], visible: str | None) -> list[str]:
     """The UUIDs that CUDA_VISIBLE_DEVICES leaves, in its order. Raises MeterUnavailable for MIG."""
-    return list(uuids) if visible is None else _visible(uuids, visible)
-
-
-def _visible(uuids: Sequence[str], visible: str) -> list[str]:
+    if visible is None:
+        return list(uuids)
     chosen: list[str] = []
     for entry in (part.strip() for part in visible.split(",")):
         if entry.startswith("MIG-"):
@@ -239,7 +238,3 @@ def _ask(question: Callable[..., Any], *arguments: Any) -> Any:
 
 def _watts(milliwatts: int) -> float:
     return plausible_w(milliwatts / 1e3)
-
-
-def _list(missing: Mapping[str, str]) -> str:
-    return "; ".join(f"{name}: {reason}" for name, reason in missing.items())

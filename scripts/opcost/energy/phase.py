@@ -34,16 +34,16 @@ _THROTTLED_SHARE = 0.01
 _BUSY_IDLE = 1.5
 
 _WAITING = 0.1
-"""What a waiting device may draw beside its idle power, as a share of what work draws beside it.
-While it waited for 5 to 15 us, an H100 drew 0 +- 0.02 (docs/explanation/real_gpus.md)."""
+"""Power that a waiting device may draw above idle, as a share of what work draws above idle. While
+an H100 waited for 5 to 15 us, the share was 0 +- 0.02 (docs/explanation/real_gpus.md)."""
 
 
 @dataclass(frozen=True)
 class PowerMeasurement:
     """Mean power under load in watts. `began` is the device's state before the trial.
 
-    `pace` is the time of an iteration in the window as a multiple of the timed one, or None if the
-    iterations are too few to tell. Of a device that `may_wait` for its host, power is converted.
+    `pace` is the time of an iteration in the window as a multiple of the timed one, or None if
+    there are too few iterations. If the device `may_wait` for its host, power is converted.
     """
 
     window: Window
@@ -157,11 +157,11 @@ def measure_power(
 
 
 def _at_timed_pace(mean: Estimate, idle_w: float, pace: float) -> Estimate:
-    """Mean power if an iteration took its timed time, `1 / pace` of what it took in the window.
+    """Mean power if an iteration took its timed time, `1 / pace` of that in the window.
 
     The device did the same work in both, and waited for the rest. ASSUME that it drew its idle
     power while it waited (`_WAITING`). If it waited in the window, in stalls that the readings may
-    not have covered, the interval reaches to where it drew as much as at work.
+    not have covered, the interval extends to the power without waiting.
     """
     work_w = mean.value - idle_w
     value = idle_w + work_w * pace
@@ -208,7 +208,7 @@ def _found_flags(power: PowerMeasurement) -> list[str]:
 
 
 def _pace_differs(power: PowerMeasurement) -> bool:
-    """A device that waits for its host may be faster without: of that, enough is known."""
+    """A device that waits for its host may be faster here: its power is converted."""
     if power.pace is None:
         return power.may_wait
     slower = power.pace - 1

@@ -3,7 +3,7 @@
 A counter covers a whole package or its memory, including idle cores and other processes. AMD's
 packages appear under the same names (Linux, Documentation/power/powercap). Packages and memory
 together are the processor. Other counters are parts of a package (`core`, `uncore`) or contain all
-packages (`psys`): they are read by meters of their own, and never added.
+packages (`psys`): they have meters of their own, and are never added.
 """
 
 import time
@@ -27,25 +27,25 @@ _STEP_S = 0.1
 """Counters are updated about every millisecond, which is 1 % of this interval."""
 
 _MOST_W = 5_000
-"""ASSUME no package draws more: Linux expects counters of 262 kJ to last for a minute at least
+"""ASSUME no package draws more: Linux expects counters of 262 kJ to last at least a minute
 (drivers/powercap/intel_rapl_common.c), which is 4,400 W."""
 
 _LASTING_W = 1_000
-"""ASSUME no package draws more for as long as a counter takes to wrap around, 65 to 262 s."""
+"""ASSUME no package draws more for the time in which a counter wraps around, 65 to 262 s."""
 
 _INSIDE = ("core", "uncore")
-"""Parts of a package: all of its cores; what is beside them, mostly integrated graphics."""
+"""Parts of a package: all of its cores; other units, mostly integrated graphics."""
 
 _AROUND = "psys"
 """The platform: `psys`, or `psys-1` where package 1 holds its counter (Linux,
-drivers/powercap/intel_rapl_common.c). Which components it covers is up to the computer's maker."""
+drivers/powercap/intel_rapl_common.c). The computer's maker decides which components it covers."""
 
 
 class RaplMeter(Meter):
     """Power of all packages and their memory together, or of a part that `rapl_parts` lists.
 
-    It is the mean since the previous reading. `root` is the folder of the powercap files, `now_s` a
-    clock in seconds. Raises MeterUnavailable if there are no counters, or if they cannot be read.
+    Power is the mean since the previous reading. `root` is the folder of the powercap files,
+    `now_s` a clock in seconds. Raises MeterUnavailable if counters are missing or unreadable.
     """
 
     assumed = Sensor(
@@ -96,11 +96,11 @@ class RaplMeter(Meter):
         return plausible_w((energy_j - before_j) / (now_s - before_s))
 
     def counter_j(self) -> float:
-        """Joules since the meter was opened, or since a counter was set back, as by a suspend.
+        """Joules since the meter was opened, or since a counter was reset, as by a suspend.
 
-        A counter that decreased has wrapped around once, if that is no more than a package can draw
-        in the time. One that was not read for so long that it may have wrapped around unseen is set
-        back as well.
+        A counter that decreased has wrapped around once, if a package can draw that energy in the
+        time. One that was not read for so long that it may have wrapped around unseen counts as
+        reset.
         """
         now_s = self._now_s()
         since_s = now_s - self._read_s
@@ -113,7 +113,7 @@ class RaplMeter(Meter):
             else:
                 self._total_j = 0.0
             self._last_uj[domain] = now_uj
-        self._read_s = now_s  # and not if one of them could not be read
+        self._read_s = now_s  # not reached if a counter could not be read
         return self._total_j
 
     def state(self) -> DeviceState:
@@ -121,12 +121,12 @@ class RaplMeter(Meter):
         return DeviceState(missing=self.missing)
 
     def readings(self) -> Mapping[str, Callable[[], float]]:
-        """The only one, `power_w`."""
+        """The only reading, `power_w`."""
         return {self.name: self.power_w}
 
 
 def rapl_parts(root: Path = _ROOT) -> list[str]:
-    """The counters beside those of the whole processor: parts of packages, and the platform."""
+    """The counters in addition to those of the whole processor: parts of packages, the platform."""
     inside = [name for name in _INSIDE if _inside(_packages(root), name)]
     around = {first_line(path / "name") for path in _zones(root)}
     return [*inside, *sorted(label for label in around if label.startswith(_AROUND))]
@@ -149,7 +149,7 @@ def _whole(root: Path) -> list[Path]:
 
 
 def _part(root: Path, part: str) -> list[Path]:
-    """The folders of a part in all packages, or that of the platform."""
+    """The folders of a part in all packages, or the folder of the platform."""
     packages = _packages(root)
     wanted = len(packages) if part in _INSIDE else 1
     if part in _INSIDE:
@@ -169,13 +169,13 @@ def _packages(root: Path) -> list[Path]:
 
 
 def _zones(root: Path) -> list[Path]:
-    """The folders of domains that are in no other: packages and platforms."""
+    """The folders of top-level domains: packages and platforms."""
     found = sorted(root.glob("intel-rapl:*")) if root.is_dir() else []
     return [path for path in found if path.name.count(":") == 1]
 
 
 def _inside(packages: Sequence[Path], label: str) -> list[Path]:
-    """The folders of the domains with a label in packages."""
+    """The folders of the packages' domains with a label."""
     return [
         domain
         for package in packages
@@ -188,7 +188,7 @@ def _read(path: Path) -> int:
     try:
         return int(path.read_text(encoding="ascii"))
     except PermissionError as error:
-        # Without the path: it is the same reason for each counter.
+        # Without the path: the reason is the same for all counters.
         raise MeterUnavailable(f"RAPL: permission denied: {_REMEDY}") from error
     except (OSError, ValueError) as error:
         raise MeterUnavailable(f"{path} cannot be read: {error}") from error

@@ -22,7 +22,7 @@ _POLLS_PER_REFRESH = 4
 _CHUNKS_PER_REFRESH = 8
 _IN_FLIGHT = 2
 _SEEN_WITHIN_S = 1e-3
-"""The end of long iterations is seen within this time: the pace is told by a few of them."""
+"""The end of long iterations is seen within this time: a few of them give the pace."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Sampler:
         self._interval_s = sensor.refresh_s / polls
         self._chunk = max(1, round(sensor.refresh_s / _CHUNKS_PER_REFRESH / load.iteration_s))
         self._in_flight: deque[tuple[Done, int]] = deque()
-        # The first reading of a meter that reads since last would cover time before this.
+        # The first reading of a meter with `reads_since_last` would cover time before this.
         self._due_s = clock.now_s() + (self._interval_s if meter.reads_since_last else 0.0)
         self._done: list[tuple[float, int]] = [(clock.now_s(), 0)]
 
@@ -64,7 +64,7 @@ class Sampler:
             self.clock.sleep(max(0.0, min(left_s, self._due_s - self.clock.now_s())))
 
     def drain(self, seen_within_s: float = math.inf) -> None:
-        """Wait until the device has finished all work, whose end is seen within some time."""
+        """Wait until the device has finished all work, noticing its end within some time."""
         while self._in_flight:
             self._retire()
             if self._in_flight:
@@ -99,7 +99,7 @@ class Sampler:
     def refreshes(self, start_s: float, end_s: float) -> list[Refresh]:
         """The refreshes between two times, or the value shown throughout if there was none.
 
-        With `reads_since_last`, the readings that lie wholly between them.
+        With `reads_since_last`, the readings that lie completely between them.
         """
         first = bisect_left(self.times_s, start_s)
         last = bisect_right(self.times_s, end_s)

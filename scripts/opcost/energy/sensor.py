@@ -12,10 +12,10 @@ from opcost.results_folder import sensor_file, target_folders
 from opcost.values import OBJECT, OBJECTS, PRINTABLE, TEXT, check_values, number, optional, shown
 
 SCHEMA_VERSION = 1
-"""Of the sensor file; incremented when a key changes its name, unit or meaning."""
+"""Version of the sensor file; incremented when a key changes its name, unit or meaning."""
 
 IDENTITY = ("device_name", "device_uuid_hash", "machine_id_hash", "driver_version")
-"""The keys of the device whose sensor it is."""
+"""The keys that identify the device of a sensor file."""
 
 _PERIOD_S = optional(number(0, 100, above=True))
 _DELAY_S = optional(number(0, 100))
@@ -35,9 +35,9 @@ class Sensor:
     """How a power reading follows the power, in seconds.
 
     Every `refresh_s`, the reading becomes the mean over an interval of `averaging_s` that ended
-    `lag_s` earlier. After a change of load, power itself takes `rise_s` to settle. The share
-    `correlated_share` of the variance between readings is that of power itself, common to readings
-    with overlapping windows; the rest is noise of the sensor. `idle_w` is the power of the idle
+    `lag_s` earlier. After a change of load, power itself takes `rise_s` to settle.
+    `correlated_share` is the share of the readings' variance that is variation of power, common to
+    readings with overlapping windows; the rest is sensor noise. `idle_w` is the power of the idle
     device with an open context. `gain_uncertainty` is relative and cannot be measured here.
     """
 
@@ -93,10 +93,9 @@ def write_killing_meter(path: Path, device: DeviceFile, death: str) -> None:
 
 
 def take_over(device: DeviceFile, output: Path) -> str | None:
-    """Write the sensor file of another target of the same device, or of the same target under other
-    conditions, if there is one. Returns the name of that target.
-
-    The driver is the same; `characterised_on_target` in the file says where it is from.
+    """Copy the sensor file of another target of the same device and driver, or of the same target
+    under other conditions, if there is one. Returns the name of that target, which the file has as
+    `characterised_on_target`.
     """
     known = {name: getattr(device, name) for name in IDENTITY}
     if device.device_uuid_hash is None and device.machine_id_hash is None:
@@ -108,7 +107,7 @@ def take_over(device: DeviceFile, output: Path) -> str | None:
         try:
             found = read_document(path)
         except OpcostError:
-            continue  # its own target will be told
+            continue  # reported for its own target
         if found["meter"] is not None and found.items() >= known.items():
             name = found.get("characterised_on_target", folder.parent.name)
             write_json(output, {**found, "characterised_on_target": name})

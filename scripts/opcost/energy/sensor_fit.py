@@ -16,7 +16,7 @@ _WIDTHS_S = (0.01, 0.02, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0
 _LAGS_S = (0.0, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2)
 _RISES_S = (0.0, 0.005, 0.015, 0.04, 0.1)
 _BEFORE_S = max(_WIDTHS_S) + max(_LAGS_S)
-"""For so long, a reading may contain what was before the first interval, which is not known."""
+"""For this time, a reading may contain power from before the first interval, which is unknown."""
 
 _MIN_CHANGES = 10
 _MIN_EXPLAINED = 0.9
@@ -63,7 +63,8 @@ def fit_response(
     busy: Sequence[tuple[float, float]], readings: Sequence[tuple[float, float]]
 ) -> Response | None:
     """The response of readings (when first seen, watts) to a load that was on in the intervals
-    `busy`, or None if they do not follow it. Those of the first 1.7 s are left out."""
+    `busy`, or None if they do not follow it. The first 1.7 s are left out.
+    """
     known = [reading for reading in readings if reading[0] >= busy[0][0] + _BEFORE_S]
     if len(known) < _MIN_CHANGES:
         return None

@@ -3,8 +3,8 @@
     pause | load: lead-in, whole iterations | pause, a little longer | load: ...
 
 Readings then resolve the power within an iteration. If its length is close to a multiple or a
-fraction of the refresh period, all readings see the same part of it (aliasing). So the load is
-restarted at several phases of the sensor, one in each of equal parts of the period, and readings
+fraction of the refresh period, all readings see the same part of it (aliasing). Therefore the load
+is restarted at several phases of the sensor, one in each of equal parts of the period, and readings
 that contain a pause are discarded.
 """
 
@@ -33,7 +33,7 @@ _PHASES = 12
 _MIN_PHASES = 4
 _SEGMENT_REFRESHES = 2
 _NEARLY_WHOLE = 1e-3
-"""Of an iteration, as measured times are a little short of whole ones."""
+"""Fraction of an iteration by which measured times may fall short of whole iterations."""
 
 
 def may_alias(setup: PowerSetup) -> bool:
@@ -106,9 +106,8 @@ def segment_blocks(rounds: list[list[float]], segment_s: float) -> tuple[Blocks,
 
 
 def _segment(setup: PowerSetup, lead_in: int, measured: int) -> tuple[list[Refresh], float | None]:
-    """The refreshes over whole iterations after the lead-in, and the seconds that each took.
-
-    These are None if the iterations are too few to tell; they are then taken to last as timed.
+    """The refreshes over whole iterations after the lead-in, and the seconds of each iteration:
+    None if there are too few, which are then assumed to last as timed.
     """
     sampler = setup.sampler
     start_s = setup.now_s()
@@ -122,7 +121,7 @@ def _segment(setup: PowerSetup, lead_in: int, measured: int) -> tuple[list[Refre
 
 
 def _pause(setup: PowerSetup, phase_s: float, period_s: float) -> float:
-    """Let the device idle until that phase of the period. Returns the seconds of the pause."""
+    """Let the device idle until a phase of the period. Returns the seconds of the pause."""
     pause_s = (phase_s - setup.now_s()) % period_s
     setup.sampler.rest(pause_s)
     return pause_s

@@ -55,7 +55,7 @@ class Window:
 
 @dataclass
 class PowerSetup:
-    """A sampler, and what it samples."""
+    """A sampler with its meter, load and settings."""
 
     sampler: Sampler
     meter: Meter
@@ -136,20 +136,27 @@ class Opening:
 
 
 def begin_window(setup: PowerSetup, state: DeviceState) -> Opening:
-    """Read the counter; `state` is that of the device just before."""
+    """Read the counter; `state` is the device's state just before."""
     return Opening(state, setup.meter.counter_j(), setup.now_s())
 
 
 def end_window(setup: PowerSetup, opening: Opening) -> Window:
-    """Read the counter again; the window has all refreshes since `opening`."""
+    """Read the counter again. The window has all refreshes since `opening`."""
     end_j, end_s = setup.meter.counter_j(), setup.now_s()
     start_s = opening.start_s
     seen = under_load(setup, start_s, end_s)
     end_state = setup.meter.state()
-    _check_limit(mean(seen), end_state.power_limit_w)
+    limit_w = end_state.power_limit_w
+    if limit_w and mean(seen) > ABOVE_LIMIT * limit_w:
+        raise MeterUnavailable(
+            f"the meter reads {mean(seen):g} W, more than {ABOVE_LIMIT} times the power limit of "
+            f"{limit_w:g} W"
+        )
     counter_w = None
     if opening.counter_j is not None and end_j is not None:
         counter_w = plausible_w((end_j - opening.counter_j) / (end_s - start_s))
+    sensor = setup.sensor  # refreshes are means over a time before them
+    from_s = seen[0].time_s - sensor.lag_s - sensor.averaging_s
     return Window(
         estimate=Estimate(mean(seen), None, None),
         start_s=start_s,
@@ -157,30 +164,15 @@ def end_window(setup: PowerSetup, opening: Opening) -> Window:
         refreshes=seen,
         overall_w=mean(seen),
         counter_w=counter_w,
-        pace_s=_pace_s(setup, seen),
+        pace_s=setup.sampler.pace_s(from_s, seen[-1].time_s - sensor.lag_s),
         start_state=opening.state,
         end_state=end_state,
         flags=[TOO_FEW_REFRESHES] if len(seen) < _MIN_REFRESHES else [],
     )
 
 
-def _pace_s(setup: PowerSetup, seen: Sequence[Refresh]) -> float | None:
-    """Seconds per iteration in the time over which these refreshes are means."""
-    sensor = setup.sensor
-    from_s = seen[0].time_s - sensor.lag_s - sensor.averaging_s
-    return setup.sampler.pace_s(from_s, seen[-1].time_s - sensor.lag_s)
-
-
-def _check_limit(power_w: float, limit_w: float | None) -> None:
-    if limit_w and power_w > ABOVE_LIMIT * limit_w:
-        raise MeterUnavailable(
-            f"the meter reads {power_w:g} W, more than {ABOVE_LIMIT} times the power limit of "
-            f"{limit_w:g} W"
-        )
-
-
 def mean(refreshes: Sequence[Refresh]) -> float:
-    """Their mean power in watts, weighted by duration."""
+    """Mean power of refreshes in watts, weighted by duration."""
     periods = sum(refresh.periods for refresh in refreshes)
     return sum(refresh.power_w * refresh.periods for refresh in refreshes) / periods
 

@@ -33,9 +33,7 @@ from opcost.tuples.tuple_record import TupleRecord
 @dataclass
 class Import:
     """The outcome of an import: rows by target, and skipped records by reason, with file and line
-    of the first.
-
-    As text, the summary to print.
+    of the first. `str` is the summary to print.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
@@ -66,7 +64,7 @@ def import_records(
     not state it. Raises OpcostError for a file that does not exist or has an unknown layout.
     """
     check_output(output, paths)
-    layouts = [layout_of(path) for path in paths]  # of all, before any is read
+    layouts = [layout_of(path) for path in paths]  # check all before reading any
     done = Import()
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for layout, path in zip(layouts, paths, strict=True):
@@ -95,7 +93,7 @@ def import_records(
 
 
 def _columns(record: Record) -> dict[str, Any]:
-    """What a record says of its operator. Raises Undetermined."""
+    """The columns of a record's row. Raises Undetermined."""
     columns = {
         name: None if isinstance(value, float) and not isfinite(value) else value
         for name, value in record.columns.items()
@@ -110,7 +108,7 @@ def _columns(record: Record) -> dict[str, Any]:
 
 @cache
 def tuple_of(text: str, *shapes: Shape) -> TupleRecord:
-    """The tuple of the one operator that a module executes on contiguous float32 tensors.
+    """The tuple of the only operator that a module executes on contiguous float32 tensors.
 
     The module keeps its initial mode, usually training. Raises Undetermined if it executes no
     operator or several, or cannot run.

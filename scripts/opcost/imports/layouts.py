@@ -1,6 +1,6 @@
-"""Layouts of published records; docs/how_to/databases.md describes both.
+"""Layouts of published records (docs/how_to/databases.md).
 
-A record of either is a module of torch.nn, as text, on float32 inputs of some shapes.
+A record is a module of torch.nn, as text, on float32 inputs of some shapes.
 """
 
 import csv
@@ -52,12 +52,9 @@ def _operator_profiling(path: Path) -> Iterator[Record]:
                     "energy_j": values[_ENERGY_MJ] / 1e3,
                     "power_w": values[_POWER_W],
                 }
-                module = partial(_logged, found["text"], found["shape"])
+                shape = tuple(map(int, re.findall(r"\d+", found["shape"])))
+                module = partial(lambda *logged: logged, found["text"], shape)
                 yield Record(f"{path.name}:{number}", path.stem, columns, module)
-
-
-def _logged(text: str, shape: str) -> tuple[str, Shape]:
-    return text, tuple(map(int, re.findall(r"\d+", shape)))
 
 
 _HEADER = "OPName,Latency,Device,"
@@ -139,7 +136,7 @@ LAYOUTS = {"operator-profiling": _operator_profiling, "neusight": _neusight}
 
 
 def layout_of(path: Path) -> str:
-    """The layout of a file, by its content. Raises OpcostError if it has none of them."""
+    """The layout of a file, by its content. Raises OpcostError for an unknown one."""
     with lines_of(path, errors="replace") as lines:
         first = lines.readline()
         if first.startswith(_HEADER):

@@ -21,16 +21,16 @@ from opcost.models.source import ChangedSource
 from opcost.models.user_code import reason, user_code
 from opcost.rows.flags import ABOVE_ROOF, POINT_CHANGED
 from opcost.rows.quantities import ENERGY, PHASE_TIMES, POWER, TIME
-from opcost.target import TOLD_BY
+from opcost.target import POINT_COLUMNS
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.replay import UnsupportedOperator
 
-_OF_A_WHOLE = 2
-"""The phases of a training step, and calls in place, are each timed for this fraction of the time
-of a whole model."""
+_OF_END_TO_END = 2
+"""The phases of a training step, and calls in context, are each timed for this fraction of the time
+of an end-to-end measurement."""
 
 _WINOGRAD = 4
-"""Algorithms of convolutions save multiplications, up to this factor."""
+"""Convolution algorithms may save multiplications up to this factor."""
 
 _INDICES = {"bool", "int32", "int64"}
 
@@ -40,14 +40,20 @@ def measure(
 ) -> dict[str, Any]:
     """The row of one subject; a failure is a row, too.
 
-    Raises ChangedSource if a model is no longer the one that its row would describe.
+    Raises ChangedSource if the model no longer matches its definition.
     """
     row = {**station.columns(), **subject.columns()}
     with station.device.within_free_memory():
         try:
             with construction.conditions(subject.trained), user_code():
                 found = _measured(subject, station, row, checkpoint)
-                further = [*_if_point_changed(row, station), *_if_above_roof(found, station.device)]
+                found = _measured(subject, station, row, checkpoint)
+                now = station.device.setup()
+                points = POINT_COLUMNS & now.keys() & row.keys()
+                changed = any(row[name] != now[name] for name in points)
+                further = [POINT_CHANGED] if changed else []
+                if _is_above_roof(found, station.device):
+                    further.append(ABOVE_ROOF)
                 return found | {"flags": [*found["flags"], *further]}
         except ChangedSource:
             raise
@@ -72,7 +78,7 @@ def _measured(
     measured = columns(trial)
     if set_up.model is None:
         return measured
-    least_s = settings.min_time_s / _OF_A_WHOLE
+    least_s = settings.min_time_s / _OF_END_TO_END
     if set_up.model.trained and station.device.kind.host_sets_pace:
         phases = phase_times(set_up.model, station.watch, trial.time, least_s)
         for phase, taken in phases.items():
@@ -80,28 +86,21 @@ def _measured(
     return measured | _in_context(set_up, station, trial.time, least_s)
 
 
-def _if_point_changed(before: Mapping[str, Any], station: Station) -> list[str]:
-    """A flag if the operating point is another one than the columns from before tell."""
-    now = station.device.setup()
-    changed = any(name in before and before[name] != now[name] for name in TOLD_BY & now.keys())
-    return [POINT_CHANGED] if changed else []
-
-
-def _if_above_roof(row: Mapping[str, Any], device: Device) -> list[str]:
-    """A flag if the device cannot compute so many FLOPs in the time of a row."""
+def _is_above_roof(row: Mapping[str, Any], device: Device) -> bool:
+    """Whether the device cannot compute the FLOPs of a row in its time."""
     if not row.get("flops"):
-        return []
+        return False
     measured = OperatorTuple.from_json(row["canonical_json"])
     dtypes = {spec.dtype for _, spec in measured.tensors} - _INDICES
     most = max((device.most_flops_per_s(each) for each in dtypes), default=math.inf)
     saved = _WINOGRAD if "conv" in measured.name else 1
-    return [ABOVE_ROOF] if row["flops"] > saved * most * row[TIME.value] else []
+    return bool(row["flops"] > saved * most * row[TIME.value])
 
 
 def _in_context(
     set_up: SetUp, station: Station, timing: TimeMeasurement, least_s: float
 ) -> dict[str, Any]:
-    """The columns of a model's calls in place; a failure leaves the rest of the row valid."""
+    """The columns of a model's calls in context; a failure leaves the rest of the row valid."""
     assert set_up.model is not None
     device, watch = station.device, station.watch
     try:
@@ -112,7 +111,7 @@ def _in_context(
 
 
 def _status(error: BaseException) -> str:
-    """What the error, or else its cause, says of the subject."""
+    """The status of a row with an error, from the error or else its cause."""
     found = [_own_status(each) for each in (error, error.__cause__) if each is not None]
     return next((each for each in found if each != "error"), "error")
 

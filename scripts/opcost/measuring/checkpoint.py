@@ -1,4 +1,4 @@
-"""What a measurement has found so far, for the process that supervises it.
+"""The result of a measurement so far, for the process that supervises it.
 
 Reading a power meter may kill the process: the driver's library crashes, or a call into it hangs.
 Time is measured first, and its row is saved before power is measured.
@@ -20,7 +20,7 @@ _OPENING_METER = b"opening the meter"
 
 
 class Listener:
-    """Is told the progress of a trial, and ignores it."""
+    """Receives the progress of a trial, and ignores it."""
 
     def opening_meter(self) -> None:
         """The meter is about to be opened."""
@@ -43,15 +43,15 @@ class Checkpoint(Listener):
         self._file: IO[bytes] = os.fdopen(os.memfd_create("checkpoint"), "w+b", buffering=0)
 
     def describe(self, columns: "Callable[[Trial], dict[str, Any]]", schema: "pa.Schema") -> None:
-        """Set how a trial becomes a row."""
+        """Set the function that makes a row of a trial."""
         self._columns, self._schema = columns, schema
 
     def opening_meter(self) -> None:
-        """Note that nothing has been measured yet."""
+        """Record that nothing has been measured yet."""
         self._replace(_OPENING_METER)
 
     def timing(self) -> None:
-        """Note that the meter did not kill the process."""
+        """Record that the meter did not kill the process."""
         self._replace(b"")
 
     def timed(self, trial: "Trial") -> None:
@@ -59,7 +59,7 @@ class Checkpoint(Listener):
         from opcost.rows import records
 
         row = self._columns(trial)
-        with contextlib.suppress(OSError):  # without it, the row depends on the meter
+        with contextlib.suppress(OSError):  # then a row depends on the meter
             self._replace(b"")
             records.write_to(self._file, self._schema, [row])
 

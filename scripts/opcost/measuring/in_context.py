@@ -1,9 +1,9 @@
-"""What each operator call of a model takes where it happens, inside the running model.
+"""The time of each operator call in context: inside the running model.
 
-The whole model runs, and a clock is read before and after each call: on a processor its own, on a
-GPU by events, between which nothing waits. The calls are those that are also measured alone: below
-autograd, above the kernels. What lies between two calls (Python, modules, autograd, and here the
-clock) is not in them; what the clock adds to a call is measured on nothing, and subtracted.
+The model runs, and a clock is read before and after each call: on a processor its own, on a GPU
+events, without waiting in between. The calls are those that are also measured isolated: below
+autograd, above the kernels. The time between two calls (Python, modules, autograd, and here the
+clock) is excluded; the clock's contribution to a call is measured without a call, and subtracted.
 """
 
 import itertools
@@ -26,20 +26,20 @@ from opcost.tuples.recorder import NO_OPERATORS
 
 _LEAST_PASSES, _MOST_PASSES = 10, 200
 _TRIES = 5
-"""Passes that do not count are repeated, up to so many times in all."""
+"""Passes that do not count are repeated, up to this factor."""
 _LONGEST_S = 20.0
 _CALLS_AHEAD = 200
 """Calls that a GPU is held back for: with its events, its queue holds about three times as many."""
 _SHORTEST_HOLD_S, _LONGEST_HOLD_S, _HOLDS = 1e-3, 0.5, 2.0
 
-VARYING = "the model makes other calls from run to run"
+VARYING = "the model makes different calls from run to run"
 WAITING = "the GPU waited for its host inside the model"
 
 
 @dataclass(frozen=True)
-class InPlace:
-    """The tuple ids of a model's calls in order, the seconds of each, and those of a pass with the
-    clock, the median of `passes`.
+class InContext:
+    """The tuple ids of a model's calls in order, the seconds of each, and the median seconds of
+    `passes` with the clock.
     """
 
     tuple_ids: Sequence[str]
@@ -60,7 +60,7 @@ class InPlace:
 
 
 class CallClock(TorchDispatchMode):
-    """Marks the beginning and the end of each operator call."""
+    """Marks the start and the end of each operator call."""
 
     def __init__(self, device: Device, hold_s: float) -> None:
         super().__init__()
@@ -102,13 +102,13 @@ class CallClock(TorchDispatchMode):
         self._since_s = perf_counter()
 
     def _launched(self) -> None:
-        """Note how long the host took for the last calls, and whether the GPU had to wait."""
+        """Record the time that the host took for the last calls, and whether the GPU waited."""
         self.waited |= self._released()
         self.longest_s = max(self.longest_s, perf_counter() - self._since_s)
 
 
 def clock_s(device: Device) -> float | None:
-    """Seconds between two marks with nothing between them; None if a GPU cannot be held back."""
+    """Seconds between two adjacent marks; None if a GPU cannot be held back."""
     hold_s = _SHORTEST_HOLD_S
     while hold_s < _LONGEST_HOLD_S:
         released = device.hold_back(hold_s)
@@ -128,11 +128,11 @@ def time_in_context(
     watch: Watch,
     timing: TimeMeasurement,
     least_s: float,
-) -> InPlace | str:
-    """The time of each of a model's `calls` where it happens, or why it is unknown.
+) -> InContext | str:
+    """The time of each of a model's `calls` in context, or why it is unknown.
 
-    Runs passes for at least `least_s` seconds; those during which the watch noticed interference
-    do not count, nor do those in which a GPU waited for its host.
+    Runs passes for at least `least_s` seconds. Passes with interference, or in which a GPU waited
+    for its host, do not count.
     """
     clock_only_s = clock_s(device)
     if clock_only_s is None:
@@ -145,7 +145,7 @@ def time_in_context(
     watch.look()
     start_s = perf_counter()
     while not _enough(len(found), sum(counted), perf_counter() - start_s, least_s):
-        batch: list[bool] = []
+        block: list[bool] = []
         for _ in range(timing.block_iterations):
             began_s = perf_counter()
             with CallClock(device, hold_s) as clock:
@@ -156,16 +156,16 @@ def time_in_context(
             if [str(each) for each in clock.operators] != expected:
                 return VARYING
             found.append(seconds)
-            batch.append(not clock.waited)
+            block.append(not clock.waited)
         undisturbed = watch.look()
-        counted += [ahead and undisturbed for ahead in batch]
+        counted += [ahead and undisturbed for ahead in block]
     kept = list(itertools.compress(found, counted))
     if len(kept) < _LEAST_PASSES:
         if not device.kind.host_sets_pace:
             return WAITING
         kept = found
     medians = (statistics.median(column) for column in zip(*kept, strict=True))
-    return InPlace(
+    return InContext(
         [each.tuple_id for each in calls],
         [_without(clock_only_s, each) for each in medians],
         statistics.median(passes_s).value,

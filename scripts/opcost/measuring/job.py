@@ -1,5 +1,5 @@
 """One job: hold the device's lock, at the target's operating point, measure in a child process, and
-write a row whatever happens.
+write a row in any case.
 
 The parent never touches the device, so it survives a crash of the child and records it. It stays
 light unless it is a warm worker: heavy modules are imported inside functions.
@@ -28,12 +28,12 @@ from opcost.workers.isolation import run_isolated
 
 _SENSOR_TIMEOUT_S = 600
 _OF_CRASHES = (
-    ". The values that opcost draws may not suit the operator: docs/how_to/operators.md says "
-    "how to state others"
+    ". The values that opcost generates may not suit the operator: docs/how_to/operators.md "
+    "shows how to provide others"
 )
 
 HeldSeconds = Callable[[], float]
-"""Returns for how many seconds the job has held its device."""
+"""Returns the seconds for which the job has held its device."""
 
 
 def subject_job(subject: Subject, files: TargetFiles, number: int, output: Path) -> None:
@@ -67,9 +67,8 @@ def subject_job(subject: Subject, files: TargetFiles, number: int, output: Path)
 
 
 def sensor_job(files: TargetFiles, output: Path) -> None:
-    """Characterise the power sensor of a target's device, and write its file.
-
-    If it has been characterised for another target or under other conditions, that is taken over.
+    """Characterise the power sensor of a target's device, and write its file; a characterisation
+    for another target or under other conditions is copied.
     """
     device, target, device_file = files.conditions.target.device, files.target, files.device_file
     if other := take_over(read_device(device_file), output):
@@ -80,10 +79,9 @@ def sensor_job(files: TargetFiles, output: Path) -> None:
     def measure(_: HeldSeconds) -> None:
         from opcost.measuring.target_sensor import characterise_target
 
-        def device_again() -> Any:
-            return expected_device(settings, target, device_file)[0]
-
-        characterise_target(device, device_again, output)
+        characterise_target(
+            device, lambda: expected_device(settings, target, device_file)[0], output
+        )
 
     def record_death(status: str, reason: str, _: HeldSeconds) -> None:
         write_killing_meter(output, read_device(device_file), f"{status}: {reason}")
@@ -91,21 +89,21 @@ def sensor_job(files: TargetFiles, output: Path) -> None:
     _run(f"sensor of target {target}", measure, record_death, device_file, _SENSOR_TIMEOUT_S)
 
 
-def recording_job(extraction: Path, search_path: Path, files: TargetFiles, output: Path) -> None:
-    """Record the calls that a model makes on a target's device, and write them."""
+def tracing_job(extraction: Path, search_path: Path, files: TargetFiles, output: Path) -> None:
+    """Trace a model's calls on a target's device, and write them."""
     [extracted] = read_extractions([extraction])
     definition, output = extracted.definition, output.absolute()
     assert definition is not None  # read_extractions refuses others
 
-    def record(_: HeldSeconds) -> None:
-        from opcost.measuring.recording import record_on
-        from opcost.planning.progress import recording_line
+    def trace(_: HeldSeconds) -> None:
+        from opcost.measuring.tracing import trace_on
+        from opcost.planning.progress import tracing_line
 
         device, _watch = expected_device(files.conditions.target, files.target, files.device_file)
-        calls = record_on(device, definition, search_path, extracted)
+        calls = trace_on(device, definition, search_path, extracted)
         write_model_tuples(output, calls)
         if extracted.refusal is None:
-            announce(recording_line(files.target, calls, extracted))
+            announce(tracing_line(files.target, calls, extracted))
 
     def record_death(status: str, reason: str, _: HeldSeconds) -> None:
         name = read_device(files.device_file).device_name
@@ -114,7 +112,7 @@ def recording_job(extraction: Path, search_path: Path, files: TargetFiles, outpu
 
     timeout_s = files.conditions.measurement.timeout_s
     purpose = f"calls of model {definition.name}"
-    _run(purpose, record, record_death, files.device_file, timeout_s)
+    _run(purpose, trace, record_death, files.device_file, timeout_s)
 
 
 def _run(
@@ -129,7 +127,7 @@ def _run(
     key = read_device(device_file).lock_key
     with ExitStack() as holding:
         start = time.monotonic()
-        if key:  # with several devices of a kind, only the child knows which one it has
+        if key:  # if there are several devices of a kind, only the child knows which one it has
             held = holding.enter_context(exclusive(key, purpose, point=point))
             start = time.monotonic()
             holding.enter_context(applied(held, point))

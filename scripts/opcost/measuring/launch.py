@@ -1,4 +1,4 @@
-"""Launch modes: how a whole model is run.
+"""Launch modes: how a model is run end to end.
 
 - `eager`: as PyTorch runs it, call by call.
 - `graph`: a CUDA graph of all calls, without the host's part of them.
@@ -21,7 +21,7 @@ from opcost.tuples.replay import UnsupportedOperator
 
 
 class GraphWorkload:
-    """Replays of a model's graphs, one for each of its copies."""
+    """Replays the graphs of a model, one for each of its copies."""
 
     in_use = True
 
@@ -35,12 +35,8 @@ class GraphWorkload:
             replay()
 
 
-def _eager(workload: ModelWorkload, device: Device) -> ModelWorkload:
-    return workload
-
-
 def _graph(workload: ModelWorkload, device: Device) -> GraphWorkload:
-    workload.run(1)  # what the first call does cannot be captured
+    workload.run(1)  # initialisation in the first call cannot be captured
     try:
         return GraphWorkload(device.capture([partial(workload.run, 1)] * workload.rotation))
     except NotCapturable as reason:
@@ -62,15 +58,15 @@ def _compiled(workload: ModelWorkload, device: Device) -> ModelWorkload:
 
 
 LAUNCHES: Mapping[str, Callable[[ModelWorkload, Device], Workload]] = {
-    "eager": _eager,
+    "eager": lambda workload, device: workload,
     "graph": _graph,
     "compiled": _compiled,
 }
-"""Launch mode -> what makes a model's workload one of it."""
+"""Launch mode -> function that applies it to a model's workload."""
 
 
 def launched(workload: ModelWorkload, device: Device, mode: str) -> Workload:
-    """A model's workload in a launch mode. Raises UnsupportedOperator if it cannot have it."""
+    """A model's workload in a launch mode. Raises UnsupportedOperator if that is impossible."""
     if workload.trained and mode != EAGER:
         raise UnsupportedOperator(f"launch mode {mode} is for inference, not for training")
     return LAUNCHES[mode](workload, device)

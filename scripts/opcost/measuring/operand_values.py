@@ -1,8 +1,8 @@
 """Values for the tensors of a replayed operator.
 
 Power depends on data (arXiv 2409.18324), and time may: values are pseudo-random, normal if the
-operator allows it, never uninitialised memory, and zeros only if a tuple asks for them. If the
-size of a result depends on values, they are chosen to give the recorded size. Integers that select,
+operator allows it, never uninitialised memory, and zeros only if a tuple requests them. If the size
+of a result depends on values, they are chosen to give the recorded size. Integers that select,
 count or bound something fit it, or the operator is refused.
 """
 
@@ -19,18 +19,18 @@ from opcost.tuples.replay import UnsupportedOperator, strides
 from opcost.tuples.work import GROUPED_PRODUCTS
 
 Draw = Callable[[int, torch.dtype, torch.Generator], torch.Tensor]
-"""Makes a number of values of a dtype on the generator's device."""
+"""Generates a number of values of a dtype on the generator's device."""
 
 
 VALUES_REMEDY = (
-    "Measure its model as a whole, or state the values in measuring/operand_values.py, as in "
+    "Measure its model end to end, or define the values in measuring/operand_values.py, as in "
     "docs/how_to/operators.md"
 )
 
 
 @dataclass(frozen=True)
 class _Argument:
-    """A tensor among the arguments of a call, whose recorded results are `outputs`."""
+    """A tensor among the arguments of a call with the recorded results `outputs`."""
 
     base: str
     name: str
@@ -48,7 +48,7 @@ def draws(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> Itera
     """A `Draw` for each tensor of a tuple, in the order of `OperatorTuple.tensors`.
 
     `outputs` are the recorded results; without them, their sizes are not reproduced. Raises
-    UnsupportedOperator for integers of which it is not known what they may be.
+    UnsupportedOperator for integers whose allowed values are unknown.
     """
     for argument in _arguments(operator_tuple, outputs):
         draw = _draw(argument, operator_tuple.in_place)
@@ -69,12 +69,12 @@ def _arguments(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> 
 
 
 def _draw(argument: _Argument, in_place: bool) -> Draw | None:
-    """The `Draw` of a tensor without the zeros that the tuple asks for; None if it is unknown."""
+    """The `Draw` of a tensor without the zeros of the tuple; None if it is unknown."""
     base, name, spec = argument.base, argument.name, argument.spec
     if (special := _special(argument)) is not None:
         return special
     if not spec.may_have_zeros:
-        return _whole(argument)
+        return _integral(argument)
     for pattern, draw in _DOMAINS:
         if argument.fits(pattern):
             return draw
@@ -87,7 +87,7 @@ def _draw(argument: _Argument, in_place: bool) -> Draw | None:
     return _normal
 
 
-def _whole(argument: _Argument) -> Draw | None:
+def _integral(argument: _Argument) -> Draw | None:
     """The `Draw` of integers or truth values."""
     limit = _index_limit(argument)
     if limit is not None:
@@ -106,19 +106,19 @@ _DATA = (
     r"|exponent|weights?|grad.*|zero_point|counts?|fweights|philox_(seed|offset)|rng_state|reserve.*"
     r"|dropout_state|workspace)|.*_embedding_loss\.target"
 )
-"""OPERATOR.ARGUMENT whose integers are computed with, or copied, whatever they are."""
+"""OPERATOR.ARGUMENT whose integers may have any value, because they are computed with or copied."""
 
 _VARIED = (
     r"(gcd|lcm|pow|special_.*polynomial.*|(arg|m)?sort|topk|kthvalue|mode|(nan)?median|isin|cummax"
     r"|cummin)\..*"
 )
-"""Operators that take longer for larger integers, or the more of them differ."""
+"""Operators that take longer for larger integers, or for more distinct ones."""
 
 _DIVISORS = r"(div|divide|true_divide|floor_divide|remainder|fmod)\.other"
 
 
 _BRANCHING = {"max_pool1d", "max_pool2d", "max_pool3d"}
-"""On a CPU these branch on values: normal ones take 2.8 times as long as zeros (3.2 and 1.1 ms for
+"""On a CPU, these branch on values: normal ones take 2.8 times as long as zeros (3.2 and 1.1 ms for
 1x512x14x14). They get the output of a ReLU, the usual input of pooling."""
 
 _SHRINKING = {"silu", "hardswish", "mish", "gelu", "elu", "celu"}
@@ -139,10 +139,10 @@ def _with_zeros(spec: TensorSpec, draw: Draw) -> Draw:
 
 
 def steady(operator_tuple: OperatorTuple) -> OperatorTuple:
-    """The tuple with numbers of magnitude 1 where it multiplies its operand by a number in place.
+    """The tuple with factors of magnitude 1 where it multiplies its operand by a number in place.
 
     Thousands of iterations would otherwise drive the operand to infinity, or to subnormal numbers,
-    with which processors are slower. No kernel takes less time for another factor.
+    which are slower on processors. No kernel is faster for another factor.
     """
     name = operator_tuple.name
     if name not in ("mul_", "div_", "_foreach_mul_", "_foreach_div_"):
@@ -201,7 +201,7 @@ def _size(shape: Sequence[int], axis: int) -> int:
 
 
 def hold_indices(operator_tuple: OperatorTuple) -> Iterator[bool]:
-    """For each tensor of a tuple, in the order of `OperatorTuple.tensors`, whether it selects."""
+    """Whether each tensor of a tuple, in the order of `OperatorTuple.tensors`, selects elements."""
     for argument in _arguments(operator_tuple, ()):
         whole = argument.spec.dtype != "bool" and not argument.spec.may_have_zeros
         yield whole and _index_limit(argument) is not None
@@ -234,10 +234,6 @@ def _probability(count: int, dtype: torch.dtype, generator: torch.Generator) -> 
     return torch.rand(count, device=generator.device, generator=generator).to(dtype)
 
 
-def _unit_interval(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
-    return (_probability(count, torch.float32, generator) * 2 - 1).to(dtype)
-
-
 def _integers(limit: int) -> Draw:
     def draw(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
         drawn = torch.randint(limit, (count,), device=generator.device, generator=generator)
@@ -268,11 +264,16 @@ _DOMAINS: tuple[tuple[str, Draw], ...] = (
         r"(bernoulli|multinomial|logit|special_ndtri)\.(self|p)|.*\.(prob|q|random_samples|is_target)",
         _probability,
     ),
-    (r"grid_sampler.*\.grid|(a(rc)?sin|a(rc)?cos|a(rc)?tanh|erfinv)\.self", _unit_interval),
+    (
+        r"grid_sampler.*\.grid|(a(rc)?sin|a(rc)?cos|a(rc)?tanh|erfinv)\.self",
+        lambda count, dtype, generator: (_probability(count, torch.float32, generator) * 2 - 1).to(
+            dtype
+        ),
+    ),
 )
-"""OPERATOR.ARGUMENT of floating-point numbers, and their values; the first that fits counts.
+"""OPERATOR.ARGUMENT of floating-point numbers, and their values; the first match is used.
 
-Variances, their roots, sums of exponentials, counts, and what is divided by are positive.
+Variances, their roots, sums of exponentials, counts and divisors are positive.
 """
 
 _REGIONS = {
@@ -290,7 +291,7 @@ def _special(argument: _Argument) -> Draw | None:
     """A `Draw` for an argument whose values determine sizes, or have an order; else None."""
     spec, steps = argument.spec, strides(argument.spec)
     once = (size if step else 1 for size, step in zip(spec.shape, steps, strict=True))
-    dense = replace(spec, shape=tuple(once))  # without what an expanded tensor repeats
+    dense = replace(spec, shape=tuple(once))  # without repetitions of an expanded tensor
     values = _structured(replace(argument, spec=dense))
     return None if values is None else _strided(dense, values)
 
@@ -336,7 +337,7 @@ _FACTORS = (
     r"(linalg_)?cholesky(_ex|_inverse)?\.self|(_?cholesky_solve.*)\.(input2|A)"
     r"|linalg_solve_triangular\.self|triangular_solve\.A|lu_solve\.LU_data|linalg_lu_solve\.LU"
 )
-"""Matrices that are positive definite, or factors by which is divided."""
+"""Matrices that are positive definite, or triangular factors to divide by."""
 
 
 def _counts(argument: _Argument) -> torch.Tensor | None:
@@ -384,7 +385,7 @@ def _counts(argument: _Argument) -> torch.Tensor | None:
 
 
 def _batch_sizes(argument: _Argument, count: int) -> torch.Tensor | None:
-    """How many of the sequences that are packed have each place."""
+    """The number of packed sequences that reach each position."""
     arguments, outputs = argument.arguments, argument.outputs
     axis = 0 if arguments.get("batch_first") else 1
     if "hx" in arguments:
@@ -396,12 +397,12 @@ def _batch_sizes(argument: _Argument, count: int) -> torch.Tensor | None:
 
 
 def _starts(parts: int, size: int) -> torch.Tensor:
-    """Where parts of about equal size start, and where the last one ends."""
+    """The starts of parts of about equal size, and the end of the last one."""
     return torch.arange(parts + 1) * size // max(parts, 1)
 
 
 def _falling(count: int, total: int, first: int) -> torch.Tensor:
-    """As many whole numbers with that sum and first number, none larger than the one before."""
+    """`count` decreasing whole numbers with that sum and first number."""
     others = _starts(count - 1, total - first).diff().sort(descending=True).values
     return torch.cat([torch.tensor([first]), others])
 
@@ -449,7 +450,7 @@ def _shuffled(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
 def _runs(
     spec: TensorSpec, axis: int | None, distinct: int, generator: torch.Generator
 ) -> torch.Tensor:
-    """As many distinct values along an axis, or in all, each in one place after the other."""
+    """`distinct` different values along an axis, or in all, each in consecutive places."""
     count = spec.elements if axis is None else _size(spec.shape, axis)
     values = torch.arange(count, device=generator.device) * distinct // max(count, 1)
     if axis is None:
@@ -458,10 +459,10 @@ def _runs(
 
 
 def _prefixes(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
-    """Rows that are true up to a place, as masks of attention and of padding are.
+    """Rows that are true up to a random place, like masks of attention and padding.
 
-    A processor would predict the branch of each element of a random mask wrongly: 3 to 8 times the
-    time, for 1x12x512x512.
+    A processor would mispredict the branch of each element of a random mask: 3 to 8 times the time,
+    for 1x12x512x512.
     """
     *rows, length = spec.shape
     ends = torch.randint(length + 1, (*rows, 1), device=generator.device, generator=generator)
@@ -475,7 +476,7 @@ def _ascending(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
 
 
 def _definite(spec: TensorSpec, generator: torch.Generator) -> torch.Tensor:
-    """Symmetric matrices, whose diagonal is larger than the sum of the others in its row."""
+    """Symmetric, diagonally dominant matrices."""
     part = torch.rand(spec.shape, device=generator.device, generator=generator).triu()
     return part + part.mT + spec.shape[-1] * torch.eye(spec.shape[-1], device=generator.device)
 

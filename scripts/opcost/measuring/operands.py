@@ -1,6 +1,5 @@
-"""The operands of a replayed operator, and their rotation through memory.
-
-It is that of the device, and that of its host for a copy between the two.
+"""The operands of a replayed operator, and their rotation through the memory of the device, or of
+its host for a copy between the two.
 """
 
 import itertools
@@ -14,7 +13,7 @@ import torch
 from opcost.devices.device import Device, OutOfMemory
 from opcost.measuring.operand_values import Draw, draws, hold_indices, steady
 from opcost.memory import free_bytes
-from opcost.tuples.host_memory import check_memories
+from opcost.tuples.host_memory import copy_of
 from opcost.tuples.operator_tuple import ELEMENT_BYTES, OperatorTuple, TensorSpec, tensors_in
 from opcost.tuples.replay import (
     ReplayCall,
@@ -27,27 +26,27 @@ from opcost.tuples.replay import (
 )
 from opcost.tuples.tuple_record import RESULTS
 
-_ALIGNMENT_BYTES = 512  # that of CUDA's allocator, and a multiple of a CPU's cache line
+_ALIGNMENT_BYTES = 512  # of CUDA's allocator, and a multiple of a CPU's cache line
 _MAX_SETS = 2**14
 MEMORY_SHARE = 0.7
 
 
 @dataclass(frozen=True)
 class Rotation:
-    """The memory through which a call's tensors rotate from one iteration to the next, in bytes.
+    """The memory through which a call's tensors rotate between iterations, in bytes.
 
     Arguments named in `parameters` (None: all) rotate through `footprint_bytes`, and so do results
-    if it has RESULTS. Each call uses the same memory for other arguments; so it does for these if
-    the largest number of sets has less than `least_bytes`, which evicts nothing. Indices have as
-    many values in turn as `selections`, of other entries each. Other results go to as many places
-    in turn as `places_of_results`.
+    if it contains RESULTS. Other arguments use the same memory in each call, and so do these if the
+    largest number of sets has less than `least_bytes`, which evicts nothing. Indices alternate
+    between `selections` of different entries. Other results alternate between `result_slots`
+    places.
     """
 
     footprint_bytes: int
     parameters: Collection[str] | None = None
     least_bytes: int = 0
     selections: int = 1
-    places_of_results: int = 1
+    result_slots: int = 1
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class OperandSets:
     those of indices.
 
     `footprint_bytes` is the memory of all arguments. If the caller keeps the latest `kept_results`
-    results, calls write to the memory of as many in turn. It keeps `memory_of_results` at first.
+    results, initially those of `result_memory`, calls write to the memory of as many in turn.
     """
 
     calls: tuple[ReplayCall, ...]
@@ -65,9 +64,9 @@ class OperandSets:
     outputs: tuple[TensorSpec, ...]
     device: Device
 
-    def memory_of_results(self) -> Iterator[list[torch.Tensor]]:
-        """Memory of the size of each kept result, from the allocator that results are from, used
-        once: the first use of memory is slow.
+    def result_memory(self) -> Iterator[list[torch.Tensor]]:
+        """Memory of the size of each kept result, from the same allocator, already used once,
+        because the first use of memory is slow.
         """
         zeros = partial(torch.zeros, dtype=torch.uint8, device=self.device.torch_device)
         for _ in range(self.kept_results):
@@ -83,12 +82,12 @@ def operand_sets(
 ) -> OperandSets:
     """Operand sets with the requested rotation.
 
-    `outputs` are the recorded results: their memory rotates, too, and values are drawn to give
+    `outputs` are the recorded results: their memory rotates, too, and values are chosen to give
     their sizes. Free memory and a maximum number of sets may reduce the footprint. Raises
     OutOfMemory if not even one set fits, and UnsupportedOperator on a processor for operands in the
     memory of a host.
     """
-    check_memories(operator_tuple)
+    copy_of(operator_tuple)
     names = [name for name, value in operator_tuple.arguments for _ in tensors_in(value)]
     specs = [spec for _, spec in operator_tuple.tensors]
     sizes = [_slot_bytes(spec) for spec in specs]
@@ -113,9 +112,9 @@ def operand_sets(
         for row in itertools.islice(rows, max(counts, default=1))
     ]
     footprint = sum(size * count for size, count in zip(sizes, counts, strict=True))
-    places = min(rotation.places_of_results, _MAX_SETS // max(1, len(outputs)))
-    through_bytes = places * result_bytes
-    beside = room - footprint - result_bytes  # one more result lives while the next is written
+    slots = min(rotation.result_slots, _MAX_SETS // max(1, len(outputs)))
+    through_bytes = slots * result_bytes
+    beside = room - footprint - result_bytes  # a result lives while the next one is written
     result_sets = _sets(rotation.footprint_bytes if kept else through_bytes, result_bytes, beside)
     kept_results = result_sets if result_bytes and result_sets > 1 else 0
     return OperandSets(tuple(calls), footprint, kept_results, tuple(outputs), device)
@@ -128,7 +127,7 @@ def _counts(
     indices: Sequence[bool],
     room: int,
 ) -> list[int]:
-    """How many tensors each argument has, of those that are held and those that are indices."""
+    """The number of tensors of each argument, given which ones are held and which are indices."""
     held_bytes = sum(itertools.compress(sizes, held))
     held_sets = _sets(rotation.footprint_bytes, held_bytes, room)
     if held_sets * held_bytes < rotation.least_bytes:
@@ -144,7 +143,7 @@ def _counts(
 
 
 def _room(specs: Sequence[TensorSpec], sizes: Sequence[int], device: Device) -> int:
-    """Bytes that may be used of each memory that operands are in. Raises OutOfMemory."""
+    """Bytes that may be used of each memory that contains operands. Raises OutOfMemory."""
     on_host = [spec.memory is not None for spec in specs]
     if any(on_host) and device.kind.is_processor:
         raise UnsupportedOperator(
@@ -203,8 +202,8 @@ def _tensors(
     *,
     other_values: bool,
 ) -> tuple[torch.Tensor, ...]:
-    """`count` tensors in one block, with the same values or each with others, in random order to
-    defeat prefetching.
+    """`count` tensors in one block of memory, with equal or with different values, in random order
+    to defeat prefetching.
     """
     dtype = torch_dtype(spec.dtype)
     slot = _slot_elements(spec)

@@ -1,23 +1,20 @@
 """Call overhead: the host's time for a call in a model beyond that of its operator's benchmark.
 
-Models contain it, benchmarks of operators do not. It is measured at the start of a study and in
-each later round, each time in several processes, because it depends on the memory layout of the
-process:
+It is measured at the start of a study and in each later round, each time in several processes,
+because it depends on the memory layout of the process:
 
-- `call_s`: Python, dispatch and the code that other operators displaced from the smallest caches;
-  the difference between running a small network as modules and its operators, each of which runs in
-  a loop of its own, as in its benchmark. On a processor, all code is in the private cache.
-- `cold_call_s`: the code of Python and of the operator was evicted from the private cache
-  (costs/call_overhead.py finds such calls). None on a GPU, where evictions depend on what the host
-  moves.
+- `call_s`: Python, dispatch and code that is cold in the smallest caches; the difference between
+  running a small network as modules and running its operators in loops, as in their benchmarks. On
+  a processor, all code is in the private cache.
+- `cold_call_s`: as `call_s`, with cold code of Python and of the operator: evicted from the private
+  cache (costs/call_overhead.py finds such calls). None on a GPU, where evictions depend on the data
+  that the host moves.
 - `forward_call_s`, `backward_call_s`, `optimizer_call_s`, `backward_start_s`,
   `optimizer_start_s`: of calls in training, on a processor (training_overhead.py).
 - `view_call_s`: a view, which launches no kernel and is not benchmarked.
 
-A module calls its operators, or functions that do: only the first one contains the call of the
-module.
-
-On a GPU the host runs ahead of the device: costs/host.py uses its overhead.
+If a module calls several operators, or functions that do, only the first one contains the module's
+call. On a GPU the host runs ahead of the device: costs/host.py uses its overhead.
 """
 
 import copy
@@ -56,7 +53,7 @@ Call = tuple[Any, tuple[Any, ...]]
 
 
 class _Found(NamedTuple):
-    """Medians over the undisturbed repetitions, or over all and `disturbed` if too few are."""
+    """Medians over the undisturbed repetitions, or over all if too few are (`disturbed`)."""
 
     medians_s: list[float]
     disturbed: bool
@@ -65,8 +62,8 @@ class _Found(NamedTuple):
 def sample_overhead(device: Device, watch: Watch) -> Sample:
     """The call overhead in this process, as differences of two times.
 
-    A negative difference means that one of the two was disturbed: it counts as zero and disturbed.
-    In training it counts as zero alone: there, a call takes next to nothing more in some phases.
+    A negative difference means that one of the two was disturbed: it becomes zero and disturbed. In
+    training it only becomes zero, because some phases add hardly any overhead.
     """
     with inference_conditions():
         torch.manual_seed(0)
@@ -93,7 +90,7 @@ def sample_overhead(device: Device, watch: Watch) -> Sample:
 def _between_calls_s(device: Device) -> _Values:
     """The difference per call between modules and their operators, in seconds.
 
-    Both rotate through copies of a network, as whole models do, so that weights make no difference.
+    Both rotate through copies of a network, as end-to-end runs do, to cancel the cost of weights.
     """
     network = nn.Sequential(*(_block(_CHANNELS) for _ in range(_BLOCKS))).eval()
     network = network.to(device.torch_device)
@@ -111,7 +108,7 @@ def _between_calls_s(device: Device) -> _Values:
 
 
 def _in_loops_s(device: Device, calls: Sequence[Call], image: torch.Tensor) -> float:
-    """Seconds of the calls, those of each operator in a loop that has run before."""
+    """Seconds of the calls, each operator in a loop that has run before."""
     total_s = 0.0
     for operator in {operator for operator, _ in calls}:
         loop = [call for call in calls if call[0] is operator]
@@ -121,10 +118,10 @@ def _in_loops_s(device: Device, calls: Sequence[Call], image: torch.Tensor) -> f
 
 
 def _cold_call_s(device: Device) -> _Values:
-    """The overhead of a module call after copying as much data as evicts the private cache.
+    """The overhead of a module call after copying enough data to evict the private cache.
 
-    The mean over a convolution, a normalisation and an activation, on very little data. ASSUME that
-    other operators have about as much code.
+    The mean over a convolution, a normalisation and an activation on little data. ASSUME that other
+    operators have about as much code.
     """
     block = _block(_SMALL_CHANNELS).eval()
     image = torch.randn(1, _SMALL_CHANNELS, _SMALL_SIZE, _SMALL_SIZE)
@@ -156,7 +153,7 @@ def _view_call_s(device: Device) -> _Values:
 
 
 def _repeated(measure: Callable[[], Sequence[float]], watch: Watch) -> _Found:
-    """Measures values until enough are undisturbed, at most twice as many as needed."""
+    """Measures values until enough are undisturbed, at most twice as often as needed."""
     values: list[Sequence[float]] = []
     undisturbed: list[bool] = []
     while sum(undisturbed) < _REPETITIONS and len(values) < _PATIENCE * _REPETITIONS:

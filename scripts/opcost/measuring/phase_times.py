@@ -1,7 +1,7 @@
-"""How long the phases of a training step take, on a device whose host sets the pace.
+"""The duration of the phases of a training step, on a device whose host sets the pace.
 
-The step notes the time when it enters a phase. The shares of the phases are found in batches of
-their own, and taken of the step's time, which was measured without such notes.
+The step records the time when it enters a phase. The shares of the phases are measured in separate
+blocks, and applied to the step's time, which was measured without such records.
 """
 
 import itertools
@@ -14,20 +14,20 @@ from opcost.measuring.workload import ModelWorkload
 from opcost.models.phases import FORWARD, LOSS, PHASES
 from opcost.statistics import Estimate
 
-_LEAST_BATCHES = 10
+_LEAST_BLOCKS = 10
 _LEAST_COUNTED = 6
-"""Fewer have no interval."""
+"""Fewer values have no interval."""
 
 
 class PhaseClock:
-    """Adds up the seconds that pass in each phase."""
+    """Sums the seconds of each phase."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = dict.fromkeys(PHASES, 0.0)
         self._phase, self._since_s = FORWARD, perf_counter()
 
     def __call__(self, phase: str) -> None:
-        """Note that a phase begins."""
+        """Record that a phase begins."""
         now_s = perf_counter()
         self.seconds[self._phase] += now_s - self._since_s
         self._phase, self._since_s = phase, now_s
@@ -36,16 +36,16 @@ class PhaseClock:
 def phase_times(
     workload: ModelWorkload, watch: Watch, timing: TimeMeasurement, least_s: float
 ) -> dict[str, Estimate]:
-    """Seconds of each phase of a step that took the time of a measurement; the loss is in forward.
+    """Seconds of each phase of a step with the measured time; the loss counts as forward.
 
-    Runs batches for at least `least_s` seconds. Undisturbed ones count, or all of them if those are
-    too few for an interval, as on a busy machine.
+    Runs blocks for at least `least_s` seconds. Only undisturbed ones count, unless these are too
+    few for an interval, as on a busy machine.
     """
     found: list[dict[str, float]] = []
     undisturbed: list[bool] = []
     watch.look()
     start_s = perf_counter()
-    while len(found) < _LEAST_BATCHES or perf_counter() - start_s < least_s:
+    while len(found) < _LEAST_BLOCKS or perf_counter() - start_s < least_s:
         clock = PhaseClock()
         with workload.noting(clock):
             workload.run(timing.block_iterations)

@@ -1,7 +1,7 @@
 """The load of a trial's power phase: the workload, kept busy.
 
 A window of power lasts seconds, in which a host that is slower than its device would leave it idle
-for most of the time. The workload is then captured and replayed without its host, where it can be.
+for most of the time. The workload is then captured and replayed without its host, if possible.
 """
 
 import itertools
@@ -15,8 +15,8 @@ from opcost.energy.load import Done, Load
 from opcost.measuring.timing import TimeMeasurement, Workload
 
 _SLOW_HOST = 0.8
-"""The host's time as a share of the device's from which on the power phase, in which the host also
-reads the meter, replays captured work."""
+"""Ratio of the host's time to the device's from which the power phase, in which the host also reads
+the meter, replays captured work."""
 
 _REPLAY_S = 2e-3
 _MOST_CALLS = 2**14
@@ -41,7 +41,7 @@ class WorkloadLoad:
 
 
 class Replays:
-    """Captured work as the load; each replay is of `iterations`, on the next operands."""
+    """Captured work as the load; each replay runs `iterations`, on the next operands."""
 
     may_wait = True
 
@@ -57,7 +57,7 @@ class Replays:
         self._device, self._owed = device, 0
 
     def start(self, iterations: int) -> Done:
-        """Start that many iterations, less the rest of a replay, which the next start adds."""
+        """Start that many iterations, except part of a replay, which the next start adds."""
         count, self._owed = divmod(self._owed + iterations, self._iterations)
 
         def replay() -> None:
@@ -68,7 +68,7 @@ class Replays:
 
 
 def load_of(workload: Workload, device: Device, timing: TimeMeasurement) -> Load:
-    """The workload as the load of the power phase, at the pace at which it was timed."""
+    """The workload as the load of the power phase, at its timed pace."""
     iteration_s = timing.estimate.value
     plain = WorkloadLoad(workload, device, iteration_s)
     slow = timing.host is not None and timing.host.value >= _SLOW_HOST * iteration_s

@@ -41,7 +41,7 @@ class SetUp:
     """A subject that is ready to be timed.
 
     `columns` describe it; `find_flags`, called after timing, maps flags to whether they hold.
-    `model` is the workload of a model that is run call by call, and `calls` are all its calls.
+    `model` is the workload of a model run call by call, and `calls` are all its calls.
     """
 
     workload: "Workload"
@@ -52,7 +52,7 @@ class SetUp:
 
 
 class Subject(ABC):
-    """What a row describes. Messages show `name`; progress lines show `kind` and `description`."""
+    """The subject of a row. Messages show `name`; progress lines show `kind` and `description`."""
 
     kind: str
     name: str
@@ -63,20 +63,18 @@ class Subject(ABC):
     @classmethod
     @abstractmethod
     def named(cls, name: str, tuples: Path, search_path: Path) -> Self:
-        """The subject of the file of a name: a tuple in the manifest `tuples`, or a model with its
-        extraction or recording `tuples` and its code below `search_path`.
-
-        Raises OpcostError.
+        """The subject of a file name: a tuple in the manifest `tuples`, or a model with its
+        extraction or trace `tuples` and its code below `search_path`. Raises OpcostError.
         """
 
     @property
     @abstractmethod
     def schema(self) -> "pa.Schema":
-        """The schema of its rows."""
+        """The schema of the subject's rows."""
 
     @abstractmethod
     def columns(self) -> dict[str, Any]:
-        """The columns that identify it."""
+        """The columns that identify the subject."""
 
     def settings(self, settings: MeasurementSettings) -> MeasurementSettings:
         """The target's settings, adapted to this subject."""
@@ -116,7 +114,7 @@ class OperatorSubject(Subject):
         return records.operator_columns(self.record)
 
     def set_up(self, station: "Station") -> SetUp:
-        """Creates operand sets for the cache state."""
+        """Create operand sets for the cache state."""
         from opcost.measuring.operands import degenerate
         from opcost.measuring.workload import caches_bytes, operator_workload
 
@@ -140,9 +138,9 @@ class OperatorSubject(Subject):
 
 
 class ModelSubject(Subject):
-    """One whole model; `search_path` is the folder of its code.
+    """A model end to end; `search_path` is the folder of its code.
 
-    Its calls on the device are compared with those `expected`.
+    Its calls on the device are compared with the `expected` ones.
     """
 
     kind = "model"
@@ -159,7 +157,7 @@ class ModelSubject(Subject):
 
     @property
     def description(self) -> str:  # type: ignore[override]  # a plain attribute of operators
-        """Its name, and how it is run unless eager."""
+        """The name and, unless eager, the launch mode."""
         mode = "" if self.launch_mode == EAGER else f", {self.launch_mode}"
         return f"{self.definition.name}{mode}"
 
@@ -186,11 +184,11 @@ class ModelSubject(Subject):
         return records.model_columns(self.definition) | {"launch_mode": self.launch_mode}
 
     def settings(self, settings: MeasurementSettings) -> MeasurementSettings:
-        """Those of a whole model."""
-        return settings.of_whole_model()
+        """The settings of end-to-end measurements."""
+        return settings.of_end_to_end()
 
     def set_up(self, station: "Station") -> SetUp:
-        """Creates copies of the model in its launch mode, under supervision of its code."""
+        """Create copies of the model in its launch mode, under supervision of its code."""
         from opcost.measuring.launch import launched
         from opcost.measuring.supervision import Supervision, check_inputs_fit
         from opcost.measuring.workload import model_workload
@@ -210,12 +208,12 @@ class ModelSubject(Subject):
         own = construction.example_inputs(definition)
         if definition.layer is not None:
             own = own.to(device.torch_device)
-        construction.run_compiled_parts_eagerly()  # code and loss are imported
+        construction.run_compiled_parts_eagerly()  # code and loss have been imported
         run, inputs = narrowed(run, own, definition)
         cache_state = station.conditions.measurement.cache_state
         workload = model_workload(run, inputs, device, cache_state)
         executed = supervision.before_timing(workload.output)
-        construction.run_compiled_parts_eagerly()  # also those that forward made
+        construction.run_compiled_parts_eagerly()  # also parts that forward compiled
         differing = None if self.expected is None else self.expected.differing_calls(executed)
 
         def find_flags() -> dict[str, bool]:

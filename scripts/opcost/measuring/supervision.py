@@ -20,7 +20,7 @@ from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.recorder import CallLog
 
 _COPIES_OF_INPUTS = 2
-"""Inputs are drawn, and then copied to the memory of the workload."""
+"""Inputs are generated, and then copied to the memory of the workload."""
 
 _MAX_RUNS = 7
 _MAX_S = 0.25
@@ -55,9 +55,9 @@ class Supervision:
             print(f"opcost: model {self._model}: its code {change}: restored", file=sys.stderr)
 
     def before_timing(self, run: Callable[[], Any]) -> Mapping[OperatorTuple, int]:
-        """Run the model once and record its calls: how many of each tuple launch kernels.
+        """Run the model once, and return how many calls of each tuple launch kernels.
 
-        Raises as `settle`.
+        Raises as `settle` does.
         """
         _, self._calls = self._logged(run)
         self.settle()
@@ -65,7 +65,7 @@ class Supervision:
 
     @property
     def calls(self) -> Sequence[OperatorTuple]:
-        """All calls of that run, in order."""
+        """All calls of the run before timing, in order."""
         return self._calls.operator_tuples
 
     @property

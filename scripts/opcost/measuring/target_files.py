@@ -1,4 +1,4 @@
-"""A target as a job knows it before opening the device."""
+"""The files and conditions of a target, known before its device is opened."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ class TargetFiles:
 
     @classmethod
     def of(cls, folder: Path, conditions: str) -> Self:
-        """The target of a folder of results, under conditions that are JSON."""
+        """The target of a results folder, with its conditions as JSON."""
         return cls(
             folder.parent.name,
             Conditions.from_json(conditions),

@@ -27,16 +27,20 @@ _OPENING_TIMEOUT_S = 180
 _ALLOTTED_TIMEOUT_S = 20
 """Seconds to wait for a device that a cluster allotted to this job only."""
 _UNTIL_THE_END = ExitStack()
-"""Locks that a measurement's process holds until it ends."""
+"""Locks that a measuring process holds until it ends."""
 
 
 def identify_target(target: Target, output: Path) -> None:
     """Write the file of a target's device, with the baseline and the call overhead.
 
-    Raises OpcostError if there is no such device, or the target's operating point cannot be set on
-    it.
+    Raises OpcostError if there is no such device, or if the operating point cannot be set on it.
     """
-    _refuse_more_threads_than_cores(target)
+    cores = os.cpu_count() or target.threads
+    if target.threads > cores:  # a benchmark would measure the scheduler
+        raise OpcostError(
+            f"the target requests {target.threads} threads; this machine has {cores} cores: set "
+            f"`threads` of the target to at most {cores}"
+        )
     # Import once, which takes seconds, instead of in each process forked below.
     importlib.import_module("opcost.measuring.overhead")
     found = _identified(target)
@@ -48,25 +52,16 @@ def identify_target(target: Target, output: Path) -> None:
     ):
         baseline_s = None
         if (kind := kind_of(found.device)) and kind.is_processor:
-            baseline_s = answer_of(partial(_baseline_s, target), _TIMEOUT_S)
+            baseline_s = answer_of(lambda: _open_identified(target)[0].baseline_s(), _TIMEOUT_S)
         found = _with_overhead(found, target, baseline_s)
-    if target.any_of_kind:
-        found = _of_a_kind(found)
+    if target.any_of_kind:  # all processors share a lock
+        lock_key = None if found.device_uuid_hash else found.lock_key
+        found = replace(found, device_uuid_hash=None, machine_id_hash=None, lock_key=lock_key)
     write_device(output, replace(found, settings_json=target.to_json()))
 
 
-def _refuse_more_threads_than_cores(target: Target) -> None:
-    """With more threads than cores, a benchmark would measure the scheduler."""
-    cores = os.cpu_count() or target.threads
-    if target.threads > cores:
-        raise OpcostError(
-            f"the target requests {target.threads} threads; this machine has {cores} cores: set "
-            f"`threads` of the target to at most {cores}"
-        )
-
-
 def _refuse_point_of_another_kind(target: Target, found: DeviceFile) -> None:
-    """`auto` may be a processor or a GPU."""
+    """Raise OpcostError for a setting that the device lacks: `auto` may be a processor or a GPU."""
     kind = kind_of(found.device)
     for name in POINT:
         value = getattr(target, name)
@@ -140,20 +135,10 @@ def _open_identified(target: Target) -> tuple[Any, DeviceFile]:
     return device, replace(found, lock_key=found.own_key)
 
 
-def _of_a_kind(device: DeviceFile) -> DeviceFile:
-    """Any device of that name. All processors share a lock."""
-    lock_key = None if device.device_uuid_hash else device.lock_key
-    return replace(device, device_uuid_hash=None, machine_id_hash=None, lock_key=lock_key)
-
-
-def _baseline_s(target: Target) -> Any:
-    return _open_identified(target)[0].baseline_s()
-
-
 def _with_overhead(device: DeviceFile, target: Target, baseline_s: float | None) -> DeviceFile:
     """The device with the call overhead of several processes, and the baseline that they used.
 
-    Starts again with a lower baseline if the given one turns out to be that of a disturbed core.
+    Starts again with a lower baseline if the given one was measured on a disturbed core.
     """
     samples = []
     for _ in range(_PROCESSES):

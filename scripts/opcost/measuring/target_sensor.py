@@ -22,11 +22,11 @@ from opcost.files import parse_json, write_json
 from opcost.measuring.power_load import WorkloadLoad
 from opcost.measuring.timing import calibrate, timer_of
 
-_BATCH_S = 0.1
+_BLOCK_S = 0.1
 
 
 def characterise_target(name: str, open_device: Callable[[], Device], output: Path) -> None:
-    """Write the sensor file of a target's device; without a meter, it holds the reason.
+    """Write the sensor file of a target's device; without a meter, it contains the reason.
 
     `name` is the device as named in the target. Raises what `open_device` raises.
     """
@@ -77,9 +77,9 @@ def _matrix_product(device: Device) -> WorkloadLoad:
                 torch.mm(matrix, matrix, out=product)
 
     workload = Products()
-    timer = timer_of(workload, device, _BATCH_S)
-    iterations = calibrate(timer, _BATCH_S)
-    return WorkloadLoad(workload, device, timer.batch(iterations).device_s / iterations)
+    timer = timer_of(workload, device, _BLOCK_S)
+    iterations = calibrate(timer, _BLOCK_S)
+    return WorkloadLoad(workload, device, timer.block(iterations).device_s / iterations)
 
 
 def _idle_without_context_w(device: str) -> tuple[str | None, float | None]:

@@ -1,9 +1,9 @@
-"""Measure a workload's time: calibrate, warm up, time batches until the median is converged.
+"""Measure a workload's time: calibrate, warm up, time blocks until the median has converged.
 
-An operator's time is that of the device alone: each batch is launched while the device is held
-back, so that it never waits for its host. The time that the host needs to launch it is a quantity
-of its own. A workload that is timed in use, such as a whole model, runs with its host instead; what
-the host needs to launch it is timed in batches between those.
+An operator's time is that of the device alone: each block is launched while the device is held
+back, so that it never waits for its host. The host's time to launch it is a separate quantity. A
+workload that is timed in use, such as a model end to end, runs with its host instead; its launch
+time is measured in blocks between those.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from opcost import statistics
-from opcost.devices.device import BatchTime, Device
+from opcost.devices.device import BlockTime, Device
 from opcost.devices.disturbance import Watch
 from opcost.energy.load import SYSTEM_CLOCK, Clock
 from opcost.errors import OpcostError
@@ -30,10 +30,10 @@ from opcost.study import MeasurementSettings
 
 _FIRST_USE_S = 1.0
 _TRIES = 3
-"""A host that is interrupted lets its device wait, too, but not each time."""
+"""Attempts to time a block in which the device does not wait for an interrupted host."""
 
 _LEAD_SHARE = 0.25
-"""Iterations before a batch of a workload in use, as a share of the batch."""
+"""Iterations before a block of a workload in use, as a share of the block."""
 
 NO_HOST = "a processor runs its operators itself"
 WAITS = "the operator waits for the device, or launches more kernels than its queue holds"
@@ -44,7 +44,7 @@ class Workload(Protocol):
     """Something to iterate; each iteration uses the next operand set.
 
     `rotation` is the number of iterations until the first operands are used again. A workload
-    `in_use` is timed with its host, one that is not without.
+    `in_use` is timed with its host, other workloads without.
     """
 
     rotation: int
@@ -56,11 +56,11 @@ class Workload(Protocol):
 
 @dataclass(frozen=True)
 class TimeMeasurement:
-    """Seconds per iteration, and the batches.
+    """Seconds per iteration, and the blocks.
 
-    The estimate is that of the undisturbed batches or, with `counts_disturbed`, of all batches in
-    which the device did not wait, because fewer than `min_batches` were undisturbed. `host` is None
-    for `host_reason`. If `in_use`, the estimate is of device and host together.
+    The estimate is computed from the undisturbed blocks or, with `counts_disturbed`, from all
+    blocks in which the device did not wait, because fewer than `min_batches` were undisturbed.
+    `host` is None for `host_reason`. If `in_use`, the estimate includes the host.
     """
 
     estimate: Estimate
@@ -80,7 +80,7 @@ class TimeMeasurement:
 
     @property
     def launch_bound(self) -> bool:
-        """Whether the host is slower than the device; False if these were timed together."""
+        """Whether the host is slower than the device; False if they were timed together."""
         if self.in_use or self.host is None:
             return False
         return self.host.value >= self.estimate.value
@@ -101,61 +101,61 @@ class TimeMeasurement:
 
 @dataclass(frozen=True)
 class Timer:
-    """How batches of a workload are timed, and why its host's time cannot be had, or None."""
+    """A function that times blocks of a workload; `host_reason` is why host times are invalid."""
 
-    batch: Callable[[int], BatchTime]
+    block: Callable[[int], BlockTime]
     host_reason: str | None
     in_use: bool = False
 
 
-def timer_of(workload: Workload, device: Device, batch_s: float) -> Timer:
-    """The timer that fits a workload. Runs it: the first call also loads and selects kernels."""
+def timer_of(workload: Workload, device: Device, block_s: float) -> Timer:
+    """The timer for a workload. Runs it: the first call also loads and selects kernels."""
     workload.run(1)
     device.synchronise()
     if device.kind.host_sets_pace:
-        return Timer(_alone(workload, device), NO_HOST)
+        return Timer(_without_host(workload, device), NO_HOST)
     if workload.in_use:
-        return _timer_in_use(workload, device, batch_s)
-    alone = Timer(_alone(workload, device), None)
-    return Timer(_with_host(workload, device), WAITS) if _patient(alone, 1).waited else alone
+        return _timer_in_use(workload, device, block_s)
+    timer = Timer(_without_host(workload, device), None)
+    return Timer(_with_host(workload, device), WAITS) if _patient(timer, 1).waited else timer
 
 
-def _timer_in_use(workload: Workload, device: Device, batch_s: float) -> Timer:
-    """Times each batch with its host, and then the host in a batch that the device is held behind.
+def _timer_in_use(workload: Workload, device: Device, block_s: float) -> Timer:
+    """Times each block with its host, and then the host in a block before which the device is held.
 
-    The first iteration after a pause takes the host longer: one leads that batch if the queue has
-    room for it. It is slower for some milliseconds after it has waited for that batch: another one
-    is run and does not count.
+    The first iteration after a pause takes the host longer, so one precedes the latter block if the
+    queue has room for it. The host is slower for some milliseconds after waiting for this block, so
+    another block is run that does not count.
     """
     with_host = _with_host(workload, device)
     for lead in (1, 0):
-        alone = Timer(_alone(workload, device, lead), None)
-        if not _patient(alone, 1).waited:
+        timer = Timer(_without_host(workload, device, lead), None)
+        if not _patient(timer, 1).waited:
             break
     else:
         return Timer(with_host, MODEL_WAITS, in_use=True)
-    launched = calibrate(alone, batch_s)
+    launched = calibrate(timer, block_s)
 
-    def both(iterations: int) -> BatchTime:
+    def both(iterations: int) -> BlockTime:
         with_host(iterations)
         device_s = with_host(iterations).device_s
-        return BatchTime(device_s, _patient(alone, launched).host_s / launched * iterations)
+        return BlockTime(device_s, _patient(timer, launched).host_s / launched * iterations)
 
     return Timer(both, None, in_use=True)
 
 
-def _alone(workload: Workload, device: Device, lead: int = 0) -> Callable[[int], BatchTime]:
+def _without_host(workload: Workload, device: Device, lead: int = 0) -> Callable[[int], BlockTime]:
     return lambda iterations: device.time(
         partial(workload.run, iterations), partial(workload.run, lead)
     )
 
 
-def _with_host(workload: Workload, device: Device) -> Callable[[int], BatchTime]:
-    def batch(iterations: int) -> BatchTime:
+def _with_host(workload: Workload, device: Device) -> Callable[[int], BlockTime]:
+    def block(iterations: int) -> BlockTime:
         lead = max(1, round(_LEAD_SHARE * iterations))
         return device.time_in_use(partial(workload.run, lead), partial(workload.run, iterations))
 
-    return batch
+    return block
 
 
 def time_workload(
@@ -165,10 +165,7 @@ def time_workload(
     settings: MeasurementSettings,
     clock: Clock = SYSTEM_CLOCK,
 ) -> TimeMeasurement:
-    """Calibrate, warm up and time a workload.
-
-    Raises OpcostError if it gives the device nothing to do.
-    """
+    """Calibrate, warm up and time a workload. Raises OpcostError if it launches no kernel."""
     timer = timer_of(workload, device, settings.batch_s)
     if timer.in_use:  # the host is part of it
         watch = device.host_watch(watch.baseline_s)
@@ -180,32 +177,30 @@ def time_workload(
     return timing
 
 
-def calibrate(timer: Timer, batch_s: float) -> int:
-    """The iterations of a batch: double them until device or host need half of `batch_s` for them,
-    and scale up.
-
-    A device's queue may hold fewer; then, the most that it was seen to hold.
+def calibrate(timer: Timer, block_s: float) -> int:
+    """The iterations of a block: doubled until device or host need half of `block_s` for them, then
+    scaled up; at most as many as the device's queue was seen to hold.
     """
     iterations = 1
     while True:
-        batch = _patient(timer, iterations)
-        if batch.waited:
+        block = _patient(timer, iterations)
+        if block.waited:
             return max(1, iterations // 2)
-        longer_s = max(batch.device_s, batch.host_s)
-        if longer_s >= batch_s / 2:
+        longer_s = max(block.device_s, block.host_s)
+        if longer_s >= block_s / 2:
             break
         iterations *= 2
-    scaled = max(1, round(batch_s / (longer_s / iterations)))
+    scaled = max(1, round(block_s / (longer_s / iterations)))
     return iterations if scaled > iterations and _patient(timer, scaled).waited else scaled
 
 
-def _patient(timer: Timer, iterations: int) -> BatchTime:
-    """A batch that was not interrupted, if there is one in some."""
+def _patient(timer: Timer, iterations: int) -> BlockTime:
+    """A block in which the device did not wait, if a few attempts give one."""
     for _ in range(_TRIES):
-        batch = timer.batch(iterations)
-        if not batch.waited:
+        block = timer.block(iterations)
+        if not block.waited:
             break
-    return batch
+    return block
 
 
 def warm_up(
@@ -215,9 +210,8 @@ def warm_up(
     warm_up_s: float,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Iterate for `warm_up_s` seconds, and over all operands within at most one second.
-
-    The first use of memory is slow, for some tenths of a second.
+    """Iterate for `warm_up_s` seconds, and over all operands within at most one second, because the
+    first use of memory is slow for some tenths of a second.
     """
     start_s, elapsed_s, done = clock.now_s(), 0.0, 0
     while elapsed_s < warm_up_s or (done < workload.rotation and elapsed_s < _FIRST_USE_S):
@@ -234,24 +228,24 @@ def measure_time(
     settings: MeasurementSettings,
     clock: Clock = SYSTEM_CLOCK,
 ) -> TimeMeasurement:
-    """Time batches until the median has converged or the time budget is spent.
+    """Time blocks until the median has converged or the time budget is spent.
 
-    Batches during which the watch noticed interference, or the device waited for its host, are
+    Blocks during which the watch noticed interference, or the device waited for its host, are
     recorded but do not count.
     """
     times_s: list[float] = []
     hosts_s: list[float] = []
-    behind: list[bool] = []
+    ahead: list[bool] = []
     undisturbed: list[bool] = []
     watch.look()
     start_s = clock.now_s()
     stop_reason = ""
     while not stop_reason:
-        batch = timer.batch(iterations)
-        times_s.append(batch.device_s / iterations)
-        hosts_s.append(batch.host_s / iterations)
-        behind.append(not batch.waited)
-        undisturbed.append(watch.look() and not batch.waited)
+        block = timer.block(iterations)
+        times_s.append(block.device_s / iterations)
+        hosts_s.append(block.host_s / iterations)
+        ahead.append(not block.waited)
+        undisturbed.append(watch.look() and not block.waited)
         counted = list(itertools.compress(times_s, undisturbed))
         stop_reason = _why_stop(counted, len(times_s), clock.now_s() - start_s, settings)
     host = None
@@ -259,7 +253,7 @@ def measure_time(
         host = statistics.median(list(itertools.compress(hosts_s, undisturbed)) or hosts_s)
     counts = undisturbed
     if len(counted) < settings.min_batches:
-        counts = behind if any(behind) else [True] * len(behind)
+        counts = ahead if any(ahead) else [True] * len(ahead)
     estimate = statistics.median(list(itertools.compress(times_s, counts)))
     return TimeMeasurement(
         estimate,
@@ -275,14 +269,14 @@ def measure_time(
 
 
 def _why_stop(
-    times_s: list[float], batches: int, elapsed_s: float, settings: MeasurementSettings
+    times_s: list[float], blocks: int, elapsed_s: float, settings: MeasurementSettings
 ) -> str:
-    """The reason to stop timing, or "" to go on; `times_s` are those of undisturbed batches."""
+    """The reason to stop timing, or "" to continue; `times_s` are those of undisturbed blocks."""
     if len(times_s) >= settings.min_batches and elapsed_s >= settings.min_time_s:
         half_width = statistics.median(times_s).relative_half_width
         if half_width is not None and half_width <= settings.time_relative_ci:
             return "converged"
-    spent = elapsed_s >= settings.max_time_s and batches >= settings.min_batches
+    spent = elapsed_s >= settings.max_time_s and blocks >= settings.min_batches
     return "time_budget" if spent else ""
 
 

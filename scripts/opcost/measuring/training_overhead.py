@@ -1,11 +1,10 @@
-"""Call overhead of a training step: what its calls take beyond the benchmarks of their operators.
+"""Call overhead of a training step: the time of its calls beyond the benchmarks of their operators.
 
-Autograd builds a graph in forward and runs it in backward; optimizers are loops in Python. Each
-differs from the call of a module in inference (overhead.py). Two small networks are
-trained, and compared with their operators, each of which runs in a loop of its own, as in its
-benchmark:
+Autograd builds a graph in forward and runs it in backward; optimizers are loops in Python. Both
+differ from calls of modules in inference (overhead.py). Two small networks are trained, and
+compared with their operators, each of which runs in a loop, as in its benchmark:
 
-- `forward_call_s`: of a call in forward, and of the loss;
+- `forward_call_s`: of a call in forward, or of the loss;
 - `backward_call_s`: of a call in backward;
 - `optimizer_call_s`: of a call in an optimizer, here AdamW;
 - `backward_start_s`, `optimizer_start_s`: once for each step, however few calls it has.
@@ -37,11 +36,11 @@ _CLASSES = 10
 
 
 def training_calls_s(device: Device) -> Callable[[], tuple[float, ...]]:
-    """Returns a function that measures the overheads in seconds: those of a call in each phase, and
-    those of the start of backward and of the optimizer.
+    """Returns a function that measures the overheads in seconds: of a call in each phase, and of
+    the start of backward and of the optimizer.
 
-    It trains two small networks, and runs the same operators in loops. Their difference is that of
-    their calls; what remains of the smaller one's overhead is its start.
+    It trains two small networks, and runs the same operators in loops. The difference between the
+    networks is due to their calls; the remainder of the smaller one's overhead is its start.
     """
     large, small = (_measured(device, blocks) for blocks in (_BLOCKS, _FEW_BLOCKS))
 
@@ -100,7 +99,7 @@ class Rehearsal(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        if func.namespace != "aten":  # marks for the profiler
+        if func.namespace != "aten":  # the profiler's marks
             return result
         inputs, outputs = tensors_in_tree((args, kwargs)), tensors_in_tree(result)
         operator_tuple = describe(func, args, kwargs)
@@ -132,7 +131,7 @@ def _network(device: Device, blocks: int) -> tuple[TrainingStep, Arguments]:
 
 
 def _in_loops_s(device: Device, calls: Sequence[_Call]) -> float:
-    """Seconds of the calls, those of each operator in a loop that has run before."""
+    """Seconds of the calls, each operator in a loop that has run before."""
     total_s = 0.0
     with torch.inference_mode():
         for operator in {call[0] for call in calls}:

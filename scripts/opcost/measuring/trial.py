@@ -1,11 +1,11 @@
 """The trial: measure a workload's time and power.
 
-    calibrate -> warm up -> time (batches) -> idle -> lead-in -> window -> idle
-                            |  time_s     |  |    without a meter: none       |
+    calibrate -> warm up -> time (blocks) -> idle -> lead-in -> window -> idle
+                            |  time_s    |  |    without a meter: none        |
 
-Time and power are measured in separate phases, so that reading the sensor does not slow the timed
-one (power_load.py). Energy per iteration is time per iteration x mean power
-(energy/phase.py). A trial that a transient cause has spoilt is retried.
+Time and power are measured in separate phases, so that reading the sensor does not slow down timed
+iterations (power_load.py). Energy per iteration is time per iteration x mean power
+(energy/phase.py). A trial that was spoilt by a transient cause is retried.
 """
 
 import gc
@@ -57,9 +57,9 @@ def run_trial(
 ) -> Trial:
     """Measure a workload's time and, if the station has a meter, its power.
 
-    A disturbed core does not spoil a trial: the next round measures at another moment.
-    A spoilt trial is retried up to `max_repeats` times, unless what spoilt it has spoilt the retry,
-    too, and therefore lasts. The last trial counts.
+    A disturbed core does not spoil a trial, because the next round measures at another time. A
+    spoilt trial is retried up to `max_repeats` times, unless the retry has the same causes, which
+    are then permanent. The last trial counts.
     """
     repeats, started_at = 0, datetime.now(UTC)
     earlier: set[str] = set()
@@ -123,7 +123,7 @@ def _add_power(
 
 
 def _reason(error: Exception) -> str:
-    """Why power is null, as the meter says, or for an unexpected error."""
+    """Why power is null: as the meter states, or an unexpected error."""
     if isinstance(error, MeterUnavailable):
         return str(error)
     return f"power could not be measured: {type(error).__name__}: {error}"

@@ -29,13 +29,14 @@ CACHES_PER_FOOTPRINT = 3
 
 _RESULTS_BETWEEN_USES = 10
 _LEAST_BETWEEN_USES_BYTES = 7 * 2**20
-"""Models on a processor use about as much other memory between two uses of that of a result, whose
-operators allocate and free it in turn: ten times its size, and not less than the bytes, which
-weights make up. docs/explanation/time.md has the measurements."""
+"""Memory that models on a processor use between two uses of a result's memory, which operators
+allocate and free in turn: about ten times its size, and at least these bytes, which are weights.
+docs/explanation/time.md describes the experiments."""
 
 _LEAST_SHARE_OF_RESULTS = 1 / 64
-"""Of what a call reads of arguments that stay. It hardly matters where smaller results go. Kept,
-they would split the memory of temporaries, and each call would take new pages for these."""
+"""Relative to the bytes that a call reads of arguments that stay. The place of smaller results is
+irrelevant; keeping them would fragment the memory of temporaries, which would need new pages in
+each call."""
 
 _ASSUMED_CACHE_BYTES = 64 * 2**20
 _MAX_INPUT_SETS = 2**12
@@ -43,7 +44,7 @@ _MAX_COPIES = 2**8
 
 
 class UnsuitableOperands(OpcostError):
-    """An operator refuses the values that were drawn for it, or returns other sizes with them."""
+    """An operator refuses the generated values, or returns other sizes with them."""
 
 
 class OperatorWorkload:
@@ -55,7 +56,7 @@ class OperatorWorkload:
         self.operands = operands
         self.rotation = len(operands.calls)
         self._operator = operands.calls[0].operator
-        self._results: deque[Any] = deque(operands.memory_of_results(), operands.kept_results)
+        self._results: deque[Any] = deque(operands.result_memory(), operands.kept_results)
         self._next = itertools.cycle([(call.args, call.kwargs) for call in operands.calls])
 
     def run(self, iterations: int) -> None:
@@ -66,7 +67,7 @@ class OperatorWorkload:
 
 
 class ModelWorkload:
-    """A whole model or its training step, iterated over copies of it and of its inputs."""
+    """A model or its training step, iterated over copies of it and of its inputs."""
 
     in_use = True
 
@@ -92,7 +93,7 @@ class ModelWorkload:
 
     @contextmanager
     def noting(self, clock: Callable[[str], None]) -> Iterator[None]:
-        """Let training steps tell the phases that they enter."""
+        """Let training steps report the phases that they enter."""
         steps = [each for each in self._sets[0] if isinstance(each, TrainingStep)]
         for step in steps:
             step.entered = clock
@@ -102,7 +103,7 @@ class ModelWorkload:
             step.entered = None
 
     def called_by(self, call: Callable[..., Any]) -> "ModelWorkload":
-        """The same workload, whose copies a function calls."""
+        """The same workload, with copies called by a function."""
         return ModelWorkload(*self._sets, call)
 
     def output(self) -> Any:
@@ -116,9 +117,9 @@ def operator_workload(
 ) -> OperatorWorkload:
     """The workload of an operator tuple in a cache state.
 
-    In state `model`, as inside a model, weights were last used a whole pass ago and come from
-    memory; activations were written by the operator before, and results go to memory that others
-    have used. Raises what `operand_sets` raises, and UnsuitableOperands.
+    In state `model`, as inside a model, weights come from memory, because they were last used a
+    whole pass ago; activations were written by the previous operator, and results go to memory that
+    other operators have used. Raises what `operand_sets` raises, and UnsuitableOperands.
     """
     rotation = _rotation(record, device, cache_state)
     operands = operand_sets(record.operator_tuple, device, rotation, seed, record.outputs)
@@ -127,8 +128,8 @@ def operator_workload(
 
 
 def _try_out(call: ReplayCall, record: TupleRecord) -> None:
-    """Call it once. Raises UnsuitableOperands."""
-    # Of bags, fake tensors have other integers beside the sums than kernels return.
+    """Call an operator once. Raises UnsuitableOperands."""
+    # For bags, fake tensors return other integers beside the sums than kernels do.
     counted = 1 if record.operator_tuple.name in BAGS else None
     try:
         check_outputs(tensors_in_tree(call())[:counted], record.outputs[:counted])
@@ -137,7 +138,7 @@ def _try_out(call: ReplayCall, record: TupleRecord) -> None:
     except Exception as error:
         said = message(error).splitlines()[0].rstrip(".")
         raise UnsuitableOperands(
-            f"{record.operator_tuple.name}, on the values that opcost draws for it: {said}. "
+            f"{record.operator_tuple.name}, on the values that opcost generates for it: {said}. "
             f"{VALUES_REMEDY}"
         ) from error
 
@@ -147,9 +148,9 @@ def model_workload(
 ) -> ModelWorkload:
     """The workload of a model or its training step in the cache state of its operators.
 
-    Except in state `warm`, the model has so many copies
-    that weights come from memory each time, as those of operators do: a model that fits the
-    last-level cache would otherwise keep them there, and be faster than the sum over its operators.
+    Except in state `warm`, the model has so many copies that weights come from memory each time, as
+    those of operators do: a model that fits the last-level cache would otherwise keep them there,
+    and be faster than the estimate from its operators.
     """
     footprint_bytes = 0 if cache_state == "warm" else footprint(device)
     sets = _input_sets(inputs, device, footprint_bytes if cache_state == "cold" else 0)
@@ -168,7 +169,7 @@ def caches_bytes(device: Device) -> int:
 
 
 def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation:
-    # Without private caches, sets that all fit the last cache are set up in vain.
+    # Without private caches, there is no need for sets that all fit the last-level cache.
     least = 0 if device.core_cache_bytes else caches_bytes(device)
     match cache_state:
         case "cold":
@@ -185,15 +186,15 @@ def _rotation(record: TupleRecord, device: Device, cache_state: str) -> Rotation
             from_table = TABLES.get(record.operator_tuple.name) in record.parameters
             call_bytes = max(1, record.bytes)
             selections = math.ceil(footprint(device) / call_bytes) if from_table else 1
-            places = 1 if small else _places_of_results(record, device)
-            return Rotation(footprint(device), parameters, least, selections, places)
+            slots = 1 if small else _result_slots(record, device)
+            return Rotation(footprint(device), parameters, least, selections, slots)
         case _:
             return Rotation(0)
 
 
-def _places_of_results(record: TupleRecord, device: Device) -> int:
-    """To how many places results go in turn, so that calls use other memory between two in the same
-    place: that of other results and weights, but not more than evicts it.
+def _result_slots(record: TupleRecord, device: Device) -> int:
+    """The number of places that results use in turn, so that between two uses of a place calls use
+    as much memory as other results and weights would, but no more than evicts it.
     """
     result_bytes = sum(spec.bytes for spec in record.outputs)
     between = max(_RESULTS_BETWEEN_USES * result_bytes, _LEAST_BETWEEN_USES_BYTES)
@@ -202,7 +203,7 @@ def _places_of_results(record: TupleRecord, device: Device) -> int:
 
 
 def _still_bytes(record: TupleRecord) -> int:
-    """Bytes of the arguments that stay where they are."""
+    """Bytes of the arguments that are not parameters, which stay in place."""
     tensors = record.operator_tuple.tensors
     return sum(spec.bytes for name, spec in tensors if name not in record.parameters)
 
@@ -221,7 +222,7 @@ def _held_bytes(run: Runnable) -> int:
 
 
 def _input_sets(inputs: Arguments, device: Device, footprint_bytes: int) -> list[Arguments]:
-    """Copies of the arguments; what is no tensor is the same in all of them."""
+    """Copies of the arguments that share everything except tensors."""
     leaves, structure = tree_flatten(inputs)
     set_bytes = sum(tensor.nbytes for tensor in tensors_in_tree(leaves))
     count = max(1, min(footprint_bytes // max(1, set_bytes), _MAX_INPUT_SETS))

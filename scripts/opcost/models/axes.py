@@ -1,9 +1,9 @@
-"""Axes of a config of a model or a target: lists of values, each combination of which is a model or
-a target of its own.
+"""Axes of a model or target config: lists of values, each combination of which is a model or
+target.
 
-An axis is `$NAME` wherever the config has that, as in `shape: [$batch, 3, $size, $size]`, or
-`{NAME}` where more letters follow, as in `1x{channels}x56x56`; one that is nowhere is the path of a
-key, as dtype or arguments.width, and null leaves the key out.
+An axis is `$NAME` anywhere in the config, as in `shape: [$batch, 3, $size, $size]`, or `{NAME}`
+before more letters, as in `1x{channels}x56x56`. An axis that occurs nowhere is the path of a key,
+such as dtype or arguments.width; null removes the key.
 """
 
 import json
@@ -28,7 +28,7 @@ Point: TypeAlias = dict[str, Value]
 
 @dataclass(frozen=True)
 class Sweep:
-    """A config with axes: the point of each of its models or targets, by their names."""
+    """A config with axes: the points of its models or targets, by their names."""
 
     name: str
     points: Mapping[str, Point]
@@ -48,10 +48,10 @@ class Expanded(NamedTuple):
 
 
 def expand(name: str, config: Any, source: str, keys: Collection[str]) -> list[Expanded]:
-    """The configs of all combinations of the axes, but for those that `skip` names; a config
-    without axes as it is. `keys` are those that may have an axis.
+    """The configs of all combinations of the axes, except those that `skip` names. `keys` are the
+    keys that may have an axis.
 
-    Raises OpcostError for axes that say nothing or cannot be told apart.
+    Raises OpcostError for axes that have no effect or are ambiguous.
     """
     if not isinstance(config, Mapping) or not any(key in config for key in KEYS):
         return [Expanded(name, config, {})]
@@ -69,12 +69,12 @@ def expand(name: str, config: Any, source: str, keys: Collection[str]) -> list[E
 
 
 def label(axis: str) -> str:
-    """What names and tables call an axis: the last part of a key's path."""
+    """The name of an axis in names and tables: the last part of a key's path."""
     return axis.rpartition(".")[2]
 
 
 def text(value: Value) -> str:
-    """A value as names have it."""
+    """A value as it is written in names."""
     if value is None:
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -86,7 +86,7 @@ def described(point: Point, separator: str = ", ") -> str:
 
 
 def value_of(written: str) -> Value:
-    """The value that a name has, as `text` writes it. Words that look like numbers become those."""
+    """The value that `text` wrote into a name. Words that look like numbers become numbers."""
     if written == text(None):
         return None
     try:
@@ -97,7 +97,7 @@ def value_of(written: str) -> Value:
 
 
 def number(value: Value) -> float | None:
-    """The value of an axis of numbers, or None: for a place on a curve or in a chart."""
+    """The value of a numeric axis, for a curve or chart; None for another axis."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) <= sys.float_info.max else None
@@ -106,12 +106,12 @@ def number(value: Value) -> float | None:
 def _of_axes(
     axes: Mapping[str, Sequence[Value]], config: Mapping[str, Any], keys: Collection[str]
 ) -> Iterator[str]:
-    """What is wrong with axes of the right form, and what lacks one."""
+    """Problems of axes of the right form, and placeholders without an axis."""
     found = set(places(config))
     for axis, values in axes.items():
         if len(texts := [text(value) for value in values]) != len(set(texts)):
             twice = next(each for each in texts if texts.count(each) > 1)
-            yield f"axes.{axis}: {twice} stands there twice: names tell values apart"
+            yield f"axes.{axis}: {twice} occurs twice: names distinguish values"
         alike = [other for other in axes if label(other) == label(axis)]
         if len(alike) > 1:
             yield f"axes: {' and '.join(alike)} would both be called {label(axis)}: use $NAME"
@@ -186,7 +186,7 @@ def _axis(place: re.Match[str]) -> str:
 
 
 def _without_keys(config: Mapping[str, Any], axis: str) -> str | None:
-    """What stands on the path of an axis and is no mapping, or None."""
+    """The part of the config on the path of an axis that is not a mapping, or None."""
     inside: Any = config
     *path, _ = axis.split(".")
     for depth, part in enumerate(path, 1):
@@ -197,7 +197,7 @@ def _without_keys(config: Mapping[str, Any], axis: str) -> str | None:
 
 
 def _at(config: Mapping[str, Any], axis: str) -> Any:
-    """What a config has at the key of an axis, or None."""
+    """The value at the key of an axis, or None."""
     inside: Any = config
     for part in axis.split("."):
         inside = inside.get(part) if isinstance(inside, Mapping) else None
@@ -205,7 +205,7 @@ def _at(config: Mapping[str, Any], axis: str) -> Any:
 
 
 def _placed(config: Mapping[str, Any], point: Point) -> dict[str, Any]:
-    """The config with values in the places of axes and at their keys."""
+    """The config with values inserted for the axes."""
     named = set(places(config))
     found: dict[str, Any] = _filled(config, point)
     for axis, value in point.items():
@@ -214,7 +214,7 @@ def _placed(config: Mapping[str, Any], point: Point) -> dict[str, Any]:
         *path, key = axis.split(".")
         inside = found
         for part in path:
-            # null leaves a key out: it creates none on the way to it, either.
+            # null removes a key, and creates no keys on the way to it.
             inside = inside.get(part, {}) if value is None else inside.setdefault(part, {})
         if value is None:
             inside.pop(key, None)

@@ -1,4 +1,4 @@
-"""Model configs: their files, and the models that they define, or the operators in their place.
+"""Model configs: their files, and the models or isolated operators that they define.
 
 Imports no torch: Snakemake reads the study each time it starts.
 """
@@ -19,17 +19,15 @@ from opcost.models.source import source_digest
 from opcost.plain_yaml import read_yaml
 
 Entry = str | Mapping[str, Any]
-"""Of `models` in a study: the name of a file in the folder of configs or, if there is none, of a
-model of torchvision, which then has its official input; or a config with a name.
-"""
+"""An entry of `models` in a study: the name of a file in the folder of configs or, if there is
+none, of a torchvision model, which then has its official input; or a config with a name."""
 
 
 class Defined(NamedTuple):
-    """The models of a config by name: one of the config's name, or one of each point of its axes;
-    instead of one, the steps of its generation; and with each, the layers that it lists.
+    """The models of a config by name: one, or one for each point of its axes, or the steps of its
+    generation; and the modules that each lists.
 
-    `points` has the values of the axes for each model that is a point of them, and each operator
-    without a model.
+    `points` has the values of the axes for each model that is a point, and each isolated operator.
     """
 
     models: dict[str, ModelDefinition]
@@ -43,7 +41,7 @@ def name_of(entry: Entry) -> str:
 
 
 class Written(NamedTuple):
-    """A config as it is written, the name of its models, and where it stands, for errors."""
+    """A config as it is written, the name of its models, and its place, for errors."""
 
     name: str
     config: Any
@@ -70,15 +68,14 @@ def read_config(entry: Entry, directory: Path) -> Written:
 
 
 def load_models(entry: Entry, directory: Path) -> Defined:
-    """Read and validate an entry of `models`, or a config of a folder. Raises OpcostError."""
+    """Read and validate an entry of `models`. Raises OpcostError."""
     written = read_config(entry, directory)
     return define_models(written.name, written.config, directory, written.source)
 
 
 def load_model(name: str, directory: Path) -> ModelDefinition:
-    """The model of a config, or its part with this name, as of `chat[cache=64]`.
-
-    Raises OpcostError.
+    """The model of a config, or its part with this name, as of `chat[cache=64]`. Raises
+    OpcostError.
     """
     config, step, _ = name.partition("[")
     models = load_models(config, directory).models
@@ -108,7 +105,7 @@ def define_models(name: str, config: Any, directory: Path, source: str) -> Defin
 
 
 def _operators(name: str, config: Mapping[str, Any], source: str) -> Defined:
-    """The operators of a config, each a point of its axes, of which there may be none."""
+    """The operators of a config, one for each point of its axes."""
     models, points = {}, {}
     keys = read_schema("operator")["properties"].keys() - {*KEYS, "operator", "parameters"}
     for variant, written, point in expand(name, config, source, keys):
@@ -129,20 +126,20 @@ def _operators(name: str, config: Mapping[str, Any], source: str) -> Defined:
 
 
 def define_model(name: str, config: Any, directory: Path, source: str) -> ModelDefinition:
-    """The model of a config that is no generation. Raises OpcostError."""
+    """The model of a config without generation. Raises OpcostError."""
     return define_models(name, config, directory, source).models[name]
 
 
 def _with_layers(
     name: str, document: dict[str, Any], directory: Path, source: str
 ) -> dict[str, ModelDefinition]:
-    """The model of a config, and each layer that it lists."""
+    """The model of a config, and each module that it lists under `layers`."""
     layers = document.pop("layers", ())
     model = _defined(name, document, directory, source)
     if layers and (model.training is not None or model.cached_tokens is not None):
         raise invalid(
             source,
-            f"layers: {', '.join(layers)}: a layer is run alone in "
+            f"layers: {', '.join(layers)}: an isolated module is run in "
             "inference, without a cache: leave out mode: training, generation and cached_tokens, "
             "or layers",
         )

@@ -25,19 +25,18 @@ from opcost.models.libraries import constructor, library_of
 from opcost.models.user_code import reason, user_code
 
 _DYNAMO = "torch._dynamo"
-"""What torch.compile imports, which takes seconds."""
+"""The module that torch.compile imports, which takes seconds."""
 _LARGEST_TENSOR_BYTES = 2**63
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
-"""The dtypes of models that have complex parameters, with those of the parameters."""
+"""Dtypes of models that have complex parameters, with the dtypes of these."""
 
 
 def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Module:
     """The module in eval or training mode, in the definition's dtype and memory format, on the CPU.
 
-    Without a dtype, parameters and buffers stay as they are.
-
-    `search_path` is searched first for a factory's module. Nothing is downloaded: weights
-    are random, the same for the same definition. Raises OpcostError when the model cannot be built.
+    Without a dtype, parameters and buffers keep theirs. `search_path` is searched first for a
+    factory's module. Nothing is downloaded: weights are random, and equal for equal definitions.
+    Raises OpcostError if the model cannot be built.
     """
     construct, arguments = _constructor(definition, search_path)
     architecture = _weights_left_out() if definition.zoo else nullcontext()
@@ -76,12 +75,12 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
 
 
 def _takes(construct: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
-    """Whether a callable has parameters for these arguments, and needs no others."""
+    """Whether a callable accepts these arguments, and needs no others."""
     try:
         inspect.signature(construct).bind(**arguments)
     except TypeError:
         return False
-    except ValueError:  # it does not say
+    except ValueError:  # it has no signature
         pass
     return True
 
@@ -100,7 +99,8 @@ def _prepared(module: nn.Module, definition: ModelDefinition) -> nn.Module:
     if dtype is not None:
         convert = functools.partial(_converted, dtype)
         if any(isinstance(parameter, FakeTensor) for parameter in module.parameters()):
-            return _fake_in(convert, module)
+            replace_tensors(module, lambda tensor: convert(tensor.detach()))
+            return module
         module = module._apply(convert)
     if definition.training is not None and "float16" in parameter_dtypes(module):
         raise OpcostError(UNSCALED)
@@ -110,7 +110,7 @@ def _prepared(module: nn.Module, definition: ModelDefinition) -> nn.Module:
 
 
 def check_has_values(module: nn.Module) -> None:
-    """Raise OpcostError for a module of the meta device, which can be explained, but not run."""
+    """Raise OpcostError for a module on the meta device, which can be explained, but not run."""
     held = [*module.named_parameters(), *module.named_buffers()]
     if without := [name for name, tensor in held if tensor.is_meta]:
         raise OpcostError(
@@ -147,67 +147,63 @@ def _check_hooks(module: nn.Module) -> None:
 
 
 def _converted(dtype: torch.dtype, tensor: torch.Tensor) -> torch.Tensor:
-    """A parameter or buffer in a model's dtype; integers stay what they are."""
+    """A parameter or buffer in a model's dtype; integers are unchanged."""
     if tensor.is_complex():
         return tensor.to(_COMPLEX[dtype])
     return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
 
-def _fake_in(convert: Callable[[torch.Tensor], torch.Tensor], module: nn.Module) -> nn.Module:
-    """A module of fake tensors, which cannot be swapped, with converted ones in their places."""
+def replace_tensors(module: nn.Module, convert: Callable[[torch.Tensor], Any]) -> None:
+    """Replace the parameters and buffers of a module, which may be fake tensors and stay shared."""
 
-    @functools.cache  # a tensor that modules share remains one
-    def converted(tensor: torch.Tensor) -> torch.Tensor:
-        found = convert(tensor.detach())
-        return found.requires_grad_(tensor.requires_grad)
+    @functools.cache  # a tensor that modules share stays shared
+    def converted(tensor: torch.Tensor) -> Any:
+        return convert(tensor).requires_grad_(tensor.requires_grad)
 
     for part in module.modules():
         for tensors in (part._parameters, part._buffers):
             for name, tensor in tensors.items():
                 if tensor is not None:
-                    tensors[name] = converted(tensor)  # type: ignore[assignment]
-    return module
+                    tensors[name] = converted(tensor)
 
 
 def parameter_dtypes(module: nn.Module) -> tuple[str, ...]:
-    """The dtypes of a module's parameters that are no integers, in their order; of its buffers if
-    it has none.
-    """
+    """The distinct dtypes of a module's parameters, except integers, or else of its buffers."""
     return dtypes_of(module.parameters()) or dtypes_of(module.buffers())
 
 
 def dtypes_of(tensors: Iterable[torch.Tensor]) -> tuple[str, ...]:
-    """The dtypes of the tensors that are no integers, in their order."""
+    """The distinct dtypes of tensors, except integers, in order."""
     kinds = [each.dtype for each in tensors if each.is_floating_point() or each.is_complex()]
     return tuple(str(kind).removeprefix("torch.") for kind in dict.fromkeys(kinds))
 
 
 def example_inputs(definition: ModelDefinition) -> Arguments:
-    """The model's arguments on the CPU, with tensors drawn from its seed."""
+    """The model's arguments on the CPU, with random tensors from its seed."""
     tensors = _tensors(definition, definition.inputs, _drawn(definition.seed))
     return arranged(definition.arrangement, tensors, definition.inputs_in_list)
 
 
 def empty_inputs(definition: ModelDefinition) -> Arguments:
-    """The same arguments without values; under fake tensors, they take no memory."""
+    """The arguments of `example_inputs` without values; fake tensors take no memory."""
     tensors = _tensors(definition, definition.inputs, _empty)
     return arranged(definition.arrangement, tensors, definition.inputs_in_list)
 
 
 def example_further_inputs(definition: ModelDefinition) -> Arguments:
-    """What an iteration needs beside the arguments of forward, on the CPU: the targets of a loss,
-    or the tokens that are cached. Drawn from the model's seed.
+    """The inputs of an iteration other than those of forward, on the CPU: labels of a loss, or
+    cached tokens; with random tensors from the model's seed.
     """
     return _further(definition, _drawn(definition.seed + 1))
 
 
 def empty_further_inputs(definition: ModelDefinition) -> Arguments:
-    """The same without values."""
+    """The arguments of `example_further_inputs` without values."""
     return _further(definition, _empty)
 
 
 def input_bytes(definition: ModelDefinition) -> int:
-    """The size of all inputs. Raises OpcostError for a tensor larger than any can be."""
+    """The size of all inputs. Raises OpcostError for a tensor of impossible size."""
     specs = (*definition.inputs, *definition.further_inputs)
     return sum(_input_bytes(definition, spec) for spec in specs)
 
@@ -276,8 +272,8 @@ def _dtype(definition: ModelDefinition, spec: InputSpec) -> torch.dtype:
 def conditions(trained: bool) -> Iterator[None]:
     """The conditions that extraction and every measurement of a model share.
 
-    Its parts that are compiled run operator by operator: those of TorchScript, and those of
-    torch.compile if they exist already (`run_compiled_parts_eagerly`).
+    Compiled parts run operator by operator: those of TorchScript, and those of torch.compile if
+    they exist already (`run_compiled_parts_eagerly`).
     """
     existed = _DYNAMO in sys.modules
     stance = torch.compiler.set_stance("force_eager") if existed else nullcontext()
@@ -291,17 +287,17 @@ def conditions(trained: bool) -> Iterator[None]:
 
 
 def run_compiled_parts_eagerly() -> None:
-    """Run what torch.compile compiles eagerly in these `conditions`, in which it was built."""
+    """Run compiled parts eagerly in these `conditions`, if the model has been built in them."""
     if _DYNAMO in sys.modules:
         torch.compiler.set_stance("force_eager")
 
 
 @contextmanager
 def inference_conditions() -> Iterator[None]:
-    """The conditions of inference, and of operators, which lie below autograd.
+    """The conditions of inference, and of operators, which are below autograd.
 
-    The fast path of multi-head attention is disabled: it exists on some devices only, so that the
-    operators of a model would depend on the device.
+    The fast path of multi-head attention is disabled, because it exists only on some devices: a
+    model's operators would depend on the device.
     """
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
@@ -347,7 +343,7 @@ def _weights_left_out() -> Iterator[None]:
 
 
 def _replaced_here(holder: Any, name: str, replacement: Callable[..., Any]) -> Any:
-    """Replace a function in this thread: another one may build or load a module of its own."""
+    """Replace a function in this thread only: another thread may build or load a module."""
     original, thread = getattr(holder, name), threading.get_ident()
 
     @functools.wraps(original)

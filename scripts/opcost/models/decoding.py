@@ -1,8 +1,7 @@
-"""Steps of text generation: a language model whose cache holds the keys and values of earlier
-tokens, called like the model.
+"""Steps of text generation: a language model with a cache of the keys and values of earlier tokens.
 
-A step computes what generating text needs: the keys and values of its tokens, and the logits of the
-last of them, if the model can leave out the others.
+A step computes only what generation needs: the keys and values of its tokens, and the logits of the
+last of them, if the model can omit the others. It is called like the model.
 """
 
 import inspect
@@ -18,16 +17,16 @@ from opcost.models.inputs import Arguments
 from opcost.models.precision import autocast
 
 _CACHES = ("cache", "past_key_values", "cache_params")
-"""What libraries call the argument of forward that is the cache, and that part of its output."""
+"""Names of the cache in libraries, as argument and in the output of forward."""
 
 _LAST_LOGITS = "logits_to_keep"
 
 
 class GenerationStep:
-    """Calling it with tokens runs forward on them, after the tokens that are `cached`.
+    """Runs forward on tokens that follow the `cached` ones.
 
-    Without `cached` tokens, the step is a prefill, in which forward makes a cache. Others find the
-    same cache each time: what a step adds to it is taken out again, which moves no data.
+    Without `cached` tokens, the step is a prefill, in which forward makes a cache. Other steps find
+    the same cache each time: additions are removed again, which moves no data.
     """
 
     def __init__(self, module: nn.Module, cached: Arguments | None, dtype: str | None) -> None:
@@ -60,7 +59,7 @@ class GenerationStep:
     def prepare(self, inputs: Arguments) -> None:
         """Fill the cache by a forward of the cached tokens.
 
-        Raises OpcostError without a cache, and for inputs that the step itself gives.
+        Raises OpcostError without a cache, and for inputs that the step itself sets.
         """
         own = {*self._options, self._name} & inputs.kwargs.keys()
         if own:

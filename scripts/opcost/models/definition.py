@@ -13,8 +13,8 @@ _REAL = {"complex64": "float32", "complex128": "float64"}
 class InputSpec:
     """One example input: its shape with the batch dimension, its dtype and range.
 
-    Integers and booleans are uniform within their `limits`. So are floats if one of these is given;
-    otherwise, they are normal.
+    Integers and booleans are uniform within their `limits`, and so are floats if one of these is
+    given; other floats are normal.
     """
 
     shape: tuple[int, ...]
@@ -24,7 +24,7 @@ class InputSpec:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """The least value, and what all values are less than."""
+        """The lowest value, and an exclusive upper limit."""
         low = self.low or 0
         default = 2 if self.dtype == "bool" else low + 2
         return low, default if self.high is None else self.high
@@ -38,9 +38,9 @@ class Training:
     """The parts of a training step other than forward.
 
     `loss` is a function of `torch.nn.functional` or `package.module:callable`, called with the
-    output, the targets and its arguments; None if forward returns the loss. `targets` are tensors
-    like the model's inputs, in their own arrangement. `optimizer` is a class of `torch.optim`; None
-    leaves the weights as they are.
+    output, the labels (`targets`) and its arguments; None if forward returns the loss. `targets`
+    are tensors like the model's inputs, with their own arrangement. `optimizer` is a class of
+    `torch.optim`; None leaves the weights unchanged.
     """
 
     loss: str | None = None
@@ -58,11 +58,10 @@ class Training:
 
 @dataclass(frozen=True)
 class SingleOperator:
-    """An operator without a model around it, in the place of a model.
+    """An isolated operator, defined instead of a model.
 
-    `call` is its description. `parameters` names the arguments that are weights; None are those
-    that are usually called so. `zeros` is the share of zeros in floating-point tensors for which
-    the call states none.
+    `call` is its description. `parameters` names the arguments that are weights; None selects them
+    by their usual names. `zeros` is the default share of zeros in floating-point tensors.
     """
 
     call: str
@@ -80,19 +79,18 @@ class SingleOperator:
 class ModelDefinition:
     """Everything that determines which operators a model executes.
 
-    `inputs` are tensors: positional arguments, or one list if `inputs_in_list`, or where the
-    `arrangement` (inputs.py) has them. `seed` is that of weights and inputs, because sizes may
-    depend on values. `dtype` is what parameters, buffers and inputs are converted to; without one,
-    they stay as they are built, and inputs that state none follow (`stating`). `zoo` marks a model
-    selected by `torchvision`: it has the architecture of its published weights, and a failed
-    extraction is recorded instead of raised. `source_digest` is a digest of the code of a factory
-    and a loss beside their config, without comments and formatting. `training` is None for
-    inference. `autocast` is the dtype of torch.autocast, None without it. `cached_tokens` is None
-    unless an iteration is a step of generating text: the tokens before those of the inputs, whose
-    keys and values are in a cache. `layer` is the path of a module that is run alone, on the
-    arguments that it gets in the model (layers.py); None for the model itself. `operator` is one
-    that stands in the place of a model, whose `dtype` and `memory_format` are those of tensors for
-    which its call states none.
+    `inputs` are tensors: positional arguments, or one list if `inputs_in_list`, or placed by the
+    `arrangement` (inputs.py). `seed` is used for weights and inputs, because sizes may depend on
+    values. Parameters, buffers and inputs are converted to `dtype`; without it, they stay as they
+    are built, and inputs without a dtype follow (`stating`). `zoo` marks a model selected by
+    `torchvision`: it has the architecture of its published weights, and a failed extraction is
+    recorded instead of raised. `source_digest` is a digest of the code of a factory and a loss
+    beside their config, without comments and formatting. `training` is None for inference.
+    `autocast` is the dtype of torch.autocast, None without it. `cached_tokens` is None unless an
+    iteration is a step of text generation: the number of tokens before the inputs whose keys and
+    values are cached. `layer` is the path of a module that is run isolated, on the arguments that
+    it gets in the model (layers.py); None for the model itself. `operator` is an isolated operator,
+    whose tensors have `dtype` and `memory_format` by default.
     """
 
     name: str
@@ -116,8 +114,7 @@ class ModelDefinition:
 
     @property
     def batch_size(self) -> int | None:
-        """The samples of an iteration: the first size of the inputs, or the length of their list.
-
+        """The samples of an iteration: the first size of the inputs, or the length of their list;
         None if the inputs differ in it.
         """
         if self.inputs_in_list:
@@ -127,7 +124,7 @@ class ModelDefinition:
 
     @property
     def cached_inputs(self) -> tuple[InputSpec, ...]:
-        """The inputs of the forward that fills the cache: like `inputs`, of `cached_tokens`."""
+        """The inputs of the forward that fills the cache: as `inputs`, with `cached_tokens`."""
         return tuple(
             replace(spec, shape=(spec.shape[0], self.cached_tokens, *spec.shape[2:]))
             for spec in self.inputs
@@ -136,18 +133,18 @@ class ModelDefinition:
 
     @property
     def further_inputs(self) -> tuple[InputSpec, ...]:
-        """What an iteration needs beside `inputs`: targets, or the tokens that are cached."""
+        """The inputs of an iteration other than `inputs`: labels, or cached tokens."""
         return self.cached_inputs if self.training is None else self.training.targets
 
     def __post_init__(self) -> None:
-        """Libraries build their models in float32, in which `dtype: float32` converts nothing."""
+        """Drop `dtype: float32` for models of libraries, which are built in float32."""
         if self.dtype == _USUAL and self.factory is None:
             object.__setattr__(self, "dtype", None)
 
     def stating(self, dtypes: Sequence[str]) -> Self:
-        """The definition with the dtype of each input and target.
+        """The definition with the dtype of each input and label.
 
-        For those that state none, it is `dtype`, or follows from its parameters' `dtypes`.
+        Those without one get `dtype`, or one that follows from the parameters' `dtypes`.
         """
         dtype = self.dtype or usual_dtype(dtypes)
 
@@ -162,7 +159,7 @@ class ModelDefinition:
     def to_json(self) -> str:
         """The definition as one line of JSON; equal definitions have equal JSON.
 
-        Keys that say nothing are left out, so that a later one leaves definitions as they are.
+        Keys without a value are left out, so that adding a key does not change definitions.
         """
         document = {key: value for key, value in asdict(self).items() if value is not None}
         for tensor in (*document["inputs"], *document.get("training", {}).get("targets", ())):
@@ -182,13 +179,13 @@ class ModelDefinition:
 
 
 def usual_dtype(dtypes: Iterable[str]) -> str:
-    """The dtype of inputs that state none: the first of parameters that is computed in."""
+    """The default dtype of inputs: that of the first parameter that is computed with."""
     usable = (_REAL.get(each, each) for each in dtypes if not each.startswith("float8"))
     return next(usable, _USUAL)
 
 
 def named_part(name: str, what: str, value: object) -> str:
-    """The name of a model that is a part or a variant of another one: `net[batch=8,size=224]`."""
+    """The name of a part or variant of a model: `net[batch=8,size=224]`."""
     head = f"{name.removesuffix(']')}," if name.endswith("]") else f"{name}["
     return f"{head}{what}={value}]"
 

@@ -19,19 +19,22 @@ from opcost.models.user_code import reason, user_code
 def import_callable(
     definition: ModelDefinition, named: str, key: str, search_path: Path | None
 ) -> Any:
-    """The callable that a key of a definition names; its module is first searched in `search_path`.
+    """The callable that a key of a definition names; `search_path` is searched first for its
+    module.
 
-    Raises OpcostError, and ChangedSource if its file is not the one that the definition describes.
+    Raises OpcostError, and ChangedSource if its file does not match the definition.
     """
     module_name, _, attribute = named.rpartition(":")
     source = find_source(named, search_path)
     folder = search_path
     if source is not None and names_file(named):
         module_name, folder = _importable(source)
-    # A file that is no part of a package needs no name, which another module may have.
-    alone = source if "." not in module_name or module_name == getattr(source, "stem", "") else None
+    # A file outside a package needs no module name, which may be taken by another module.
+    single = (
+        source if "." not in module_name or module_name == getattr(source, "stem", "") else None
+    )
     with unchanged_source(definition, search_path), own_arguments(named):
-        module = _imported(definition, f"{key} {named!r}", module_name, folder, alone)
+        module = _imported(definition, f"{key} {named!r}", module_name, folder, single)
     file = getattr(module, "__file__", None)
     taken = file or "part of Python itself"
     if source is not None and not _is_of(module, source):
@@ -53,7 +56,7 @@ def import_callable(
 
 @contextmanager
 def own_arguments(named: str) -> Iterator[None]:
-    """Run code that a key names as if it were a script without arguments: it may parse them."""
+    """Run code that a key names like a script without arguments, because it may parse them."""
     with mock.patch.object(sys, "argv", [named.rpartition(":")[0]]):
         yield
 
@@ -77,18 +80,18 @@ def _imported(
     purpose: str,
     module_name: str,
     search_path: Path | None,
-    alone: Path | None,
+    single: Path | None,
 ) -> ModuleType:
     if search_path is not None and str(search_path.resolve()) not in sys.path:
         sys.path.insert(0, str(search_path.resolve()))
     if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # last: its files have the names of others by accident
+        sys.path.append(os.getcwd())  # last: its files may be named like others
     try:
         with user_code():
-            return importlib.import_module(module_name) if alone is None else _loaded(alone)
+            return importlib.import_module(module_name) if single is None else _loaded(single)
     except Exception as error:
         where = str(search_path) if search_path else "the folder of the model config"
-        by_file = "" if alone else ", name it as FILE.py:callable,"
+        by_file = "" if single else ", name it as FILE.py:callable,"
         remedy = f". Put its file into {where}{by_file} or install it"
         raise OpcostError(
             f"model {definition.name}: cannot import {module_name!r} for "
@@ -98,7 +101,7 @@ def _imported(
 
 
 def _loaded(source: Path) -> ModuleType:
-    """The module of a file, under the file's name unless that is another module's."""
+    """The module of a file, under the file's name unless another module has it."""
     known = sys.modules.get(source.stem)
     taken = source.stem in sys.stdlib_module_names or (known and not _is_of(known, source))
     name = str(source) if taken else source.stem

@@ -1,8 +1,8 @@
 """A request to a language model as its steps: a prefill of the prompt, and one for each further
 token.
 
-The steps of decoding differ in the number of tokens that are cached alone. Some of them are models
-of the study; the cost of others is interpolated (opcost.costs.interpolation).
+Decoding steps differ only in the number of cached tokens. Some of them are models of the study; the
+cost of others is interpolated (opcost.costs.interpolation).
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _NO_MASK = "it needs no mask, because all sequences of a batch have the same len
 class Generation:
     """A request: `prompt_tokens` in, `new_tokens` out, for each sequence of a batch.
 
-    The prefill makes the first new token. `cache_lengths` are those of the steps that are models.
+    The prefill makes the first new token. `cache_lengths` are those of the measured steps.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Generation:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The request of its JSON."""
+        """The request from its JSON."""
         return cls(**{**document, "cache_lengths": tuple(document["cache_lengths"])})
 
     @property
@@ -48,22 +48,23 @@ class Generation:
 
     @property
     def prefill(self) -> str:
-        """The name of the model that is the prefill."""
+        """The name of the prefill's model."""
         return named_part(self.name, "prompt", self.prompt_tokens)
 
     def step(self, cached_tokens: int) -> str:
-        """The name of the model that is a step of decoding."""
+        """The name of a decoding step's model."""
         return named_part(self.name, "cache", cached_tokens)
 
     @property
     def models(self) -> list[str]:
-        """The names of the models that are its steps."""
+        """The names of the models of its measured steps."""
         return [self.prefill, *map(self.step, self.cache_lengths)]
 
 
 def check_step(document: Mapping[str, Any], tensors: int, source: str) -> None:
-    """Raise OpcostError if a config with `cached_tokens`, whose inputs have so many tensors, is not
-    one of a step."""
+    """Raise OpcostError if a config with `cached_tokens` and this number of input tensors is not a
+    step of generation.
+    """
     if document.get("cached_tokens") is None:
         return
     if document["mode"] == "training":
@@ -106,8 +107,8 @@ def read_generation(
 
 
 def _lengths(given: list[int] | None, steps: range, window: Any, source: str) -> tuple[int, ...]:
-    """Those given, or some over all steps, and that which fills a sliding `window`, where the work
-    of a step stops growing.
+    """The given lengths, or some over all steps and the one that fills a sliding `window`, where
+    the work of a step stops growing.
     """
     first, last = steps[0], steps[-1]
     if given is None:
@@ -126,7 +127,7 @@ def _lengths(given: list[int] | None, steps: range, window: Any, source: str) ->
 
 
 def _tokens_of(inputs: Any) -> Mapping[str, Any] | None:
-    """The only tensor of the inputs, if it has a batch dimension and one of tokens."""
+    """The only input tensor, if it has dimensions for batch and tokens; else None."""
     found = [*_tensors(inputs).values()]
     return found[0] if len(found) == 1 and len(found[0]["shape"]) > 1 else None
 
@@ -140,7 +141,7 @@ def _tensors(inputs: Any) -> dict[Any, Mapping[str, Any]]:
 
 
 def _without_tokens(inputs: Any, source: str) -> OpcostError:
-    """The error of inputs that are not one tensor of tokens."""
+    """The error for inputs other than one tensor of tokens."""
     tensors = [str(name) for name in _tensors(inputs)]
     several = f"; the tensors here are {', '.join(tensors)}" if len(tensors) > 1 else ""
     masks = [name for name in tensors if "mask" in name]

@@ -29,13 +29,13 @@ _OTHER_FLOATS = (-1e30, 1e30)
 
 
 class Arguments(NamedTuple):
-    """What a model's forward, or a loss after the output, is called with."""
+    """The arguments of a model's forward, or of a loss after the output."""
 
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
 
     def to(self, device: Any) -> "Arguments":
-        """The same with their tensors on a device."""
+        """The arguments with their tensors on a device."""
         from torch import Tensor
         from torch.utils._pytree import tree_map_only
 
@@ -49,10 +49,8 @@ NO_ARGUMENTS = Arguments((), {})
 def read_arguments(
     document: Any, source: str, key: str = "inputs", least: int = 1
 ) -> tuple[tuple[InputSpec, ...], Any]:
-    """The tensors of a config's key that fits its schema, in order, and the arrangement
-    around them: None if each is a positional argument.
-
-    Raises OpcostError.
+    """The tensors of a config's key, in order, and their arrangement: None if each is a positional
+    argument. The key must fit its schema. Raises OpcostError.
     """
     if isinstance(document, list) and all(map(_is_tensor, document)):
         places = (f"{key}.{number}" for number in range(len(document)))
@@ -95,9 +93,9 @@ def read_arguments(
 
 
 def read_training(document: dict[str, Any], source: str) -> Training | None:
-    """The training step of a config that fits its schema, whose keys are taken from `document`.
+    """The training step of a config that fits its schema; removes its keys from `document`.
 
-    None if its mode is inference. Raises OpcostError.
+    None if the mode is inference. Raises OpcostError.
     """
     keys = ("loss", "targets", "optimizer")
     precisions = (document.get("dtype"), document.get("autocast"))
@@ -131,9 +129,9 @@ def _named(value: Any) -> tuple[str | None, dict[str, Any]]:
 
 
 def arranged(arrangement: Any, tensors: Sequence[Any], in_list: bool = False) -> Arguments:
-    """The arguments with these tensors in the places of an arrangement.
+    """The arguments with these tensors in an arrangement.
 
-    Without one, each is a positional argument, or all are a list that is one.
+    Without one, each is a positional argument, or all are one list.
     """
     if arrangement is None:
         return Arguments([list(tensors)] if in_list else list(tensors), {})
@@ -155,7 +153,7 @@ _BUILT: Mapping[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
 
 
 def with_batch(document: Any, batch: int) -> Any:
-    """The inputs of a config, each of whose tensors gets this batch size.
+    """The inputs of a config with another batch size.
 
     Raises ValueError if there is no tensor, or one without dimensions.
     """

@@ -1,4 +1,4 @@
-"""What an iteration of a model runs: its module, a step of its training, or one of generation."""
+"""The work of an iteration: a module, a training step, or a step of generation."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ class MixedInference:
 
 
 class _Copying(TorchFunctionMode):
-    """Converts the tensors that cannot be copied: those that autograd made, or without values."""
+    """Converts tensors that cannot be copied: those made by autograd, or without values."""
 
     def __init__(self, convert: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def copied(
     convert: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor.detach().clone(),
     memo: Mapping[int, Any] = MappingProxyType({}),
 ) -> Any:
-    """A copy of a module or of what runs it; tensors that PyTorch does not copy are `convert`ed.
+    """A copy of a module or runnable; tensors that PyTorch does not copy are `convert`ed.
 
     `memo` has copies of objects by their ids. Raises OpcostError that names the attribute that
     cannot be copied.
@@ -66,7 +66,7 @@ def copied(
                         copy.deepcopy(value, {**memo})
                     except Exception as own:
                         if key == "_modules":
-                            continue  # one of these is to be named
+                            continue  # one of the modules will be named
                         where = f"{path}.{key}" if path else key
                         raise OpcostError(
                             f"its attribute {where}, a {type(value).__name__}, cannot be copied, "
@@ -77,7 +77,7 @@ def copied(
 
 
 Runnable = nn.Module | MixedInference | TrainingStep | GenerationStep
-"""One call of it is an iteration."""
+"""Calling it runs an iteration."""
 
 
 def runnable(
@@ -86,7 +86,7 @@ def runnable(
     further: Arguments,
     search_path: Path | None = None,
 ) -> Runnable:
-    """What an iteration of the definition runs, with a module that was built from it.
+    """The runnable of a definition's iteration, with a module that was built from it.
 
     `further` are its further inputs (construction.py). Raises OpcostError for an unsuitable loss,
     optimizer or model.
@@ -103,8 +103,7 @@ def runnable(
 
 
 def prepare(run: Runnable, inputs: Arguments) -> None:
-    """Make what persists from one iteration to the next: optimizer state, cached keys and values.
-
+    """Make the state that persists between iterations: of the optimizer, or cached keys and values.
     Raises OpcostError.
     """
     if isinstance(run, TrainingStep | GenerationStep):
@@ -112,12 +111,12 @@ def prepare(run: Runnable, inputs: Arguments) -> None:
 
 
 def module_of(run: Runnable) -> nn.Module:
-    """The module that an iteration runs."""
+    """The module of a runnable."""
     return run if isinstance(run, nn.Module) else run.module
 
 
 def held_tensors(run: Runnable) -> list[torch.Tensor]:
-    """The tensors that persist from one iteration to the next."""
+    """The tensors that persist between iterations."""
     if isinstance(run, TrainingStep):
         return [*run.held()]
     module = module_of(run)

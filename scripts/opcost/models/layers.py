@@ -1,6 +1,6 @@
-"""A module of a model as a model of its own: run alone, on the arguments that it gets in the model.
+"""Isolated modules: a module of a model, run on the arguments that it gets in the model.
 
-The model runs once to find these arguments. The module then finds the same values, shapes and
+The model runs once to record these arguments. The module then finds the same values, shapes and
 layouts as inside the model, and is measured like any model, for as long as a power sensor needs.
 """
 
@@ -30,23 +30,29 @@ LACK_VALUES = (
 def narrowed(
     run: Runnable, inputs: Arguments, definition: ModelDefinition
 ) -> tuple[Runnable, Arguments]:
-    """What an iteration of the definition runs, and with which arguments: the model itself with its
-    own, or its layer with those that it gets.
+    """The runnable of a definition and its arguments: the model, or the isolated module with the
+    arguments that it gets.
 
-    Raises OpcostError if the model has no such layer or does not call it; errors of `LACK_VALUES`
-    are raised as they are.
+    Raises OpcostError if the model has no such module or does not call it; errors of `LACK_VALUES`
+    pass unchanged.
     """
     if definition.layer is None:
         return run, inputs
     where = f"model {definition.name}"
-    layer = _layer(module_of(run), definition.layer, where)
+    modules = dict(module_of(run).named_modules())
+    if definition.layer not in modules:
+        raise OpcostError(
+            f"{where}: the model has no module {definition.layer!r}. "
+            f"{closest(definition.layer, modules)}"
+        )
+    module = modules[definition.layer]
     given: list[Arguments] = []
 
     def keep(_: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
         if not given:
             given.append(_kept(Arguments(args, dict(kwargs))))
 
-    hook = layer.register_forward_pre_hook(keep, with_kwargs=True)
+    hook = module.register_forward_pre_hook(keep, with_kwargs=True)
     try:
         with conditions(trained=False), user_code():
             run(*inputs.args, **inputs.kwargs)
@@ -61,25 +67,15 @@ def narrowed(
             f"{where}: its forward does not call the module {definition.layer}, which therefore "
             "has no arguments: name one that it calls"
         )
-    return _alone(layer, definition.autocast), given[0]
+    narrow = module if definition.autocast is None else MixedInference(module, definition.autocast)
+    return narrow, given[0]
 
 
 def _kept(arguments: Arguments) -> Arguments:
-    """The arguments as they are now: later calls and operators in place may change them.
+    """A copy of the arguments, because later calls and in-place operators may change them.
 
-    What is one tensor, or one memory, stays one: modules test that, and layouts decide on kernels.
+    Shared tensors and memory stay shared: modules test that, and layouts affect kernels.
     """
     if any(isinstance(leaf, FakeTensor) for leaf in tree_leaves(arguments)):
         return arguments  # they have no values
     return copy.deepcopy(arguments)
-
-
-def _alone(layer: nn.Module, autocast: str | None) -> Runnable:
-    return layer if autocast is None else MixedInference(layer, autocast)
-
-
-def _layer(module: nn.Module, path: str, where: str) -> nn.Module:
-    modules = dict(module.named_modules())
-    if path not in modules:
-        raise OpcostError(f"{where}: the model has no module {path!r}. {closest(path, modules)}")
-    return modules[path]

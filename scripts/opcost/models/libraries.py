@@ -15,10 +15,10 @@ from opcost.errors import OpcostError, closest
 _SEPARATOR = ":"
 _RANDOM = "weights are random, and nothing is downloaded: leave `{}` out of the arguments"
 _OF_ANY = ("attn_implementation", "decoder_start_token_id")
-"""What configs of transformers take without declaring it."""
+"""Values that configs of transformers accept without declaring them."""
 
 _OF_CONFIG = {"dtype": "dtype", "torch_dtype": "dtype"}
-"""What a model config says otherwise."""
+"""Values that a model config sets by its own keys."""
 
 
 def library_of(model: str | None) -> str | None:
@@ -49,7 +49,7 @@ def installed_version(library: str) -> str:
 
 
 def constructor(model: str, arguments: Mapping[str, Any]) -> Callable[[], Any]:
-    """What builds a library's model. Raises OpcostError for an unknown model or argument."""
+    """The constructor of a library's model. Raises OpcostError for an unknown model or argument."""
     library, _, name = model.partition(_SEPARATOR)
     installed_version(library)
     return _CONSTRUCTORS[library](name, arguments)
@@ -75,7 +75,7 @@ def _transformers(name: str, arguments: Mapping[str, Any]) -> Callable[[], Any]:
         raise OpcostError(
             f"transformers has no model {name!r} with a config. {closest(name, offered)}"
         )
-    # What it says of token ids outside a small vocabulary does not matter here.
+    # Warnings of token ids outside a small vocabulary are irrelevant.
     transformers.logging.set_verbosity_error()
     known = config_class()
     for key in arguments:
@@ -90,7 +90,7 @@ def _transformers(name: str, arguments: Mapping[str, Any]) -> Callable[[], Any]:
 
 
 def _reads(kind: type, key: str) -> bool:
-    """Whether a model's file asks its config for a value that the config does not declare."""
+    """Whether a model's file reads a config value that the config does not declare."""
     return f'"{key}"' in inspect.getsource(sys.modules[kind.__module__])
 
 

@@ -1,7 +1,7 @@
-"""The masks of transformers, which ask values that fake tensors do not have.
+"""The masks of transformers, which need values that fake tensors do not have.
 
-transformers builds another mask while it is traced than otherwise, and takes fake tensors for a
-trace. It would then call other operators than a measured model does.
+transformers builds other masks while it is traced, and mistakes fake tensors for a trace: it would
+then call other operators than a measured model does.
 """
 
 import sys
@@ -18,7 +18,7 @@ _POSITIONS, _FIND_PACKED = "position_ids", "find_packed_sequence_indices"
 
 
 class _OneSequence(TorchDispatchMode):
-    """Answers that all positions are those of one sequence."""
+    """Answers that all positions belong to one sequence."""
 
     def __torch_dispatch__(
         self,
@@ -36,8 +36,8 @@ class _OneSequence(TorchDispatchMode):
 def masks_as_executed(inputs: Any) -> Iterator[None]:
     """Let models of transformers on fake tensors build the masks that they build on real ones.
 
-    `inputs` are those of forward by name. Unless they say otherwise, positions are those of one
-    sequence; a mask whose values they would have to tell is an error of fake tensors.
+    `inputs` are those of forward by name. Positions are assumed to be of one sequence unless they
+    are given; a mask that needs their values is then an error of fake tensors.
     """
     module = sys.modules.get(_MODULE)
     if module is None or not hasattr(module, _IS_TRACING) or not hasattr(module, _FIND_PACKED):

@@ -42,10 +42,6 @@ def _readable(read: Callable[[], Any]) -> Callable[[], Any]:
     return value
 
 
-def _flushes_subnormals() -> bool:
-    return sys.float_info.min / 4 == 0.0
-
-
 def _umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
@@ -66,10 +62,6 @@ def _dispatch_modes() -> list[str]:
 def _leave_dispatch_modes(outer: list[str]) -> None:
     for mode in reversed(dispatch._get_current_dispatch_mode_stack()[len(outer) :]):
         mode.__exit__(None, None, None)
-
-
-def _use_deterministic(mode: int) -> None:
-    torch.set_deterministic_debug_mode(mode)
 
 
 _DECIDE_CALLS: Mapping[str, _Setting] = {
@@ -95,8 +87,12 @@ _DECIDE_COST: Mapping[str, _Setting] = {
     ),
     "its niceness": _Setting(lambda: os.getpriority(os.PRIO_PROCESS, 0), None),
     "gradient mode": _Setting(torch.is_grad_enabled, torch.set_grad_enabled),
-    "deterministic algorithms": _Setting(torch.get_deterministic_debug_mode, _use_deterministic),
-    "flushing of subnormal numbers": _Setting(_flushes_subnormals, torch.set_flush_denormal),
+    "deterministic algorithms": _Setting(
+        torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode
+    ),
+    "flushing of subnormal numbers": _Setting(
+        lambda: sys.float_info.min / 4 == 0.0, torch.set_flush_denormal
+    ),
     "float32 matmul precision": _Setting(
         _readable(torch.get_float32_matmul_precision), torch.set_float32_matmul_precision
     ),
@@ -125,11 +121,11 @@ _DECIDE_COST: Mapping[str, _Setting] = {
     "the working directory": _Setting(_working_directory, os.chdir),
     "the umask": _Setting(_umask, os.umask),
 }
-"""Settings that affect the time of operators, and where files go and who reads them."""
+"""Settings that affect the time of operators, or the location and permissions of files."""
 
 
 class ProcessState:
-    """A snapshot of the settings; for a measurement, those of its target."""
+    """A snapshot of the settings; in a measurement, those of its target."""
 
     def __init__(self) -> None:
         self._values = {name: setting.read() for name, setting in _settings().items()}
@@ -143,8 +139,8 @@ class ProcessState:
     def restore(self, model: str) -> list[str]:
         """Restore the settings that the model's code changed; return a description of each.
 
-        Raises OpcostError for a setting that determines which operators the model executes:
-        restoring it would change the user's model.
+        Raises OpcostError for a setting that determines the model's operators: restoring it would
+        change the user's model.
         """
         changed = self._changed()
         self.reset()
@@ -160,14 +156,10 @@ class ProcessState:
         found = {}
         for name, setting in _settings().items():
             before, now = self._values[name], setting.read()
-            if now != before:
-                found[name] = f"changed {name} from {_shown(before)} to {_shown(now)}"
+            if now != before:  # functions are shown by name
+                old, new = (getattr(each, "__qualname__", each) for each in (before, now))
+                found[name] = f"changed {name} from {old} to {new}"
         return found
-
-
-def _shown(value: Any) -> str:
-    """A value; a function by its name."""
-    return str(getattr(value, "__qualname__", value))
 
 
 def _settings() -> dict[str, _Setting]:

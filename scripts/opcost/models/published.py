@@ -1,4 +1,4 @@
-"""Figures that others published of models: a CSV file that a study names.
+"""Published figures of models: a CSV file that a study names.
 
 Imports no torch: Snakemake reads the study each time it starts.
 """
@@ -18,8 +18,8 @@ from opcost.values import shown
 
 @dataclass(frozen=True)
 class Published:
-    """Figures of one model on a device: of an iteration or a sample, of the whole model or the sum
-    over its operators, in seconds and joules; None where none was published.
+    """Published figures of a model on a device, in seconds and joules: of an iteration or a sample,
+    end to end or estimated from operators; None where there is none.
     """
 
     model: str
@@ -34,7 +34,7 @@ class Published:
 
 _TEXTS = ("model", "device")
 _NUMBER = re.compile(r"\+?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-"""What CSV files of any program have, while Python's float also reads 1_000."""
+"""Numbers as in CSV files; Python's float also accepts 1_000."""
 _COLUMNS = tuple(field.name for field in fields(Published))
 
 

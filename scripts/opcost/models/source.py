@@ -1,4 +1,4 @@
-"""The file of a factory beside its model config, and whether it is still the same.
+"""The file of a factory beside its model config, and checks that it is unchanged.
 
 Imports little: Snakemake reads the study each time it starts.
 """
@@ -19,9 +19,9 @@ _OFFERED = 8
 
 
 class ChangedSource(OpcostError):
-    """The file of a factory is no longer the one that its definition describes.
+    """The file of a factory does not match its definition.
 
-    Ends a job: a row or an extraction would state another model than the one that it describes.
+    Ends a job, because its result would describe another model.
     """
 
 
@@ -45,8 +45,8 @@ def find_source(factory: str | None, directory: Path | None) -> Path | None:
 
 
 def sources_of(definition: ModelDefinition, config: str, directory: Path) -> list[Path]:
-    """The files that say what a model is: its config, and its factory, as far as they are files of
-    a directory.
+    """The files of a directory that define a model: its config and its factory, as far as they are
+    there.
     """
     file = directory / f"{config}.yaml"
     source = find_source(definition.factory, directory)
@@ -56,7 +56,7 @@ def sources_of(definition: ModelDefinition, config: str, directory: Path) -> lis
 def factory_from(argument: str, directory: Path) -> str:
     """FILE.py:NAME or package.module:NAME, as a config in `directory` names it.
 
-    Raises OpcostError for a file that there is not, and for a NAME that none can have.
+    Raises OpcostError for a missing file, and for an impossible NAME.
     """
     module, _, attribute = argument.rpartition(":")
     if not all(part.isidentifier() for part in attribute.split(".")):
@@ -66,7 +66,7 @@ def factory_from(argument: str, directory: Path) -> str:
         )
     by_file = module.endswith(".py")
     file = Path(module if by_file else f"{module.replace('.', '/')}.py")
-    # A module beside others without __init__.py is found by its full name alone.
+    # In a folder without __init__.py, a module is imported by its full name.
     if file.is_file() and (by_file or "." not in module or file.with_name("__init__.py").is_file()):
         return f"{module_from(file, directory)}:{attribute}"
     if by_file:
@@ -87,7 +87,7 @@ def names_file(factory: str) -> bool:
 
 
 def check_names_factory(model: str) -> None:
-    """Raises OpcostError for a file alone, `FILE.py`, with the factories that it offers."""
+    """Raise OpcostError for a file without a NAME, `FILE.py`, listing the factories in it."""
     if not model.endswith(".py"):
         return
     file = Path(model)
@@ -130,7 +130,7 @@ def _parsed(source: Path) -> ast.Module:
 
 @contextmanager
 def unchanged_source(definition: ModelDefinition, directory: Path | None) -> Iterator[None]:
-    """Raises ChangedSource if the file is not that of the definition before and after the block."""
+    """Raise ChangedSource if the file does not match the definition before or after the block."""
     _check_source(definition, directory)
     yield
     _check_source(definition, directory)
@@ -144,7 +144,7 @@ def _check_source(definition: ModelDefinition, directory: Path | None) -> None:
         loss = training.loss if training else None
         found = source_digest(definition.factory, directory, loss, definition.model)
         why = ""
-    except OpcostError as error:  # it is being edited, or was deleted; or its disk fails
+    except OpcostError as error:  # it is being edited or was deleted, or its disk fails
         found, why = None, f" or cannot be read ({error})"
     except OSError as error:
         found, why = None, f" or cannot be read ({refusal(error)})"

@@ -1,4 +1,4 @@
-"""Write the models of the installed torchvision to a file that comes with opcost.
+"""Write the models of the installed torchvision to a file that is part of opcost.
 
 An official input has the size that the default weights' transforms produce. If the model sets the
 size (detection), the model's size is used; if the user does (optical flow, and the number of video

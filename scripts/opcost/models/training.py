@@ -1,9 +1,8 @@
 """Training: a module with its loss and optimizer, called like a module.
 
-A measured step is one in the middle of a long training: the counters of optimizers are far ahead,
-where the corrections of their first steps have faded, so that all steps call the same operators
-with the same numbers. The learning rate is zero, so that the weights stay what they are; no
-operator is faster for that.
+A measured step is in the middle of a long training: the counters of optimizers are so high that the
+corrections of first steps have faded, and all steps call the same operators with the same numbers.
+The learning rate is zero to keep the weights unchanged; this makes no operator faster.
 """
 
 import inspect
@@ -37,7 +36,7 @@ _UNSUITABLE = {
 
 
 class TrainingStep:
-    """Calling it with the arguments of forward runs a step; the result is the loss.
+    """Runs a training step when called with the arguments of forward; returns the loss.
 
     `phase` is the running one; `entered` is called with each phase that begins.
     """
@@ -60,7 +59,7 @@ class TrainingStep:
         self._enter(OPTIMIZER)
         if self.optimizer is not None:
             self.optimizer.step()
-        self._forget_gradients()
+        self._clear_gradients()
         return loss
 
     def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -79,13 +78,13 @@ class TrainingStep:
         return loss.detach()
 
     def without_backward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Run forward and the loss, whose graph is then freed."""
+        """Run forward and the loss, and free its graph."""
         return self.forward(*args, **kwargs).detach()
 
     def without_optimizer(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Run all but the optimizer."""
+        """Run everything except the optimizer."""
         loss = self.backward(*args, **kwargs)
-        self._forget_gradients()
+        self._clear_gradients()
         return loss
 
     def prepare(self, inputs: Arguments) -> None:
@@ -93,7 +92,7 @@ class TrainingStep:
         self(*inputs.args, **inputs.kwargs)
         for state in self.optimizer.state.values() if self.optimizer else ():
             if torch.is_tensor(state.get("step")):
-                # Not in place: fake tensors know the value of a new constant.
+                # A new tensor, because fake tensors know the value of a new constant.
                 state["step"] = torch.tensor(
                     float(_STEPS_BEFORE), dtype=state["step"].dtype, device=state["step"].device
                 )
@@ -101,7 +100,7 @@ class TrainingStep:
                 state["step"] = _STEPS_BEFORE
 
     def held(self) -> Iterator[torch.Tensor]:
-        """The tensors that persist from one step to the next."""
+        """The tensors that persist between steps."""
         yield from self.module.parameters()
         yield from self.module.buffers()
         if self.optimizer is not None:
@@ -112,7 +111,7 @@ class TrainingStep:
         if self.entered is not None:
             self.entered(phase)
 
-    def _forget_gradients(self) -> None:
+    def _clear_gradients(self) -> None:
         for parameter in self.module.parameters():
             parameter.grad = None
 
@@ -124,10 +123,7 @@ def training_step(
     targets: Arguments,
     search_path: Path | None = None,
 ) -> TrainingStep:
-    """A step of the training of a module.
-
-    Raises OpcostError for an unsuitable loss or optimizer.
-    """
+    """A training step of a module. Raises OpcostError for an unsuitable loss or optimizer."""
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise OpcostError(
             f"model {definition.name}: none of its parameters requires a gradient, so there is "
@@ -184,7 +180,7 @@ def _loss(
 
 
 def _as_returned(output: Any) -> torch.Tensor:
-    """The loss that forward returned: alone, as `loss` of the output, or as a mapping of losses."""
+    """The loss that forward returned: as a tensor, `loss` of the output, or a mapping of losses."""
     if isinstance(output, torch.Tensor):
         return _scalar(output)
     loss = getattr(output, "loss", None)

@@ -1,4 +1,4 @@
-"""Run user code: report how it ends, and in which line."""
+"""Run user code, and report how it ends and in which line."""
 
 import os
 import signal
@@ -39,14 +39,14 @@ def user_code() -> Iterator[None]:
         with _held_here():
             yield
     except SystemExit as stop:
-        # As argparse does without an argument that it needs.
+        # argparse exits with 2 if an argument is missing.
         why = ": it gets no arguments; read them where the file runs as a script"
         code = "" if stop.code is None else repr(stop.code)
         raise Ended(f"it called sys.exit({code}){why if stop.code == 2 else ''}") from stop
     except _Exited as stop:
         raise Ended(str(stop)) from stop
     except KeyboardInterrupt as interrupt:
-        # In a process that ignores Ctrl-C, the code itself raised it.
+        # If this process ignores Ctrl-C, the code itself raised it.
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             raise
         raise Ended("it raised KeyboardInterrupt") from interrupt
@@ -60,7 +60,7 @@ def user_code() -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """The message of an error in user code after its line; opcost's own messages have theirs."""
+    """The message of an error in user code after its line; opcost's own messages contain it."""
     text = message(error)
     return text if isinstance(error, OpcostError) else located(text, error)
 
@@ -76,11 +76,11 @@ def message(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return f"out of memory {error}".strip()
     try:
-        # That of a SyntaxError repeats the line.
+        # The text of a SyntaxError repeats the line.
         text = str(error.msg if isinstance(error, SyntaxError) else error).strip()
     except Exception:  # a user's exception class may fail here
         text = ""
-    if isinstance(error, KeyError):  # its text is the key alone
+    if isinstance(error, KeyError):  # its text is only the key
         return f"KeyError: {text}"
     if text.startswith("CUDA error:"):  # PyTorch's advice follows: a variable that opcost refuses
         text = text.splitlines()[0]
@@ -88,7 +88,7 @@ def message(error: BaseException) -> str:
 
 
 def check_threads(started: Set[threading.Thread], model: str) -> None:
-    """Raise OpcostError if a thread of a model's code computes: it would be measured with it."""
+    """Raise OpcostError if a thread of a model's code computes: it would be measured, too."""
     others = [thread for thread in started if thread.is_alive()]
     if not others:
         return
@@ -110,9 +110,9 @@ def _cpu_s(thread: threading.Thread) -> float:
 
 @contextmanager
 def _held_here() -> Iterator[None]:
-    """Let os._exit raise in this thread of this process; others and children do exit.
+    """Let os._exit raise in this thread of this process; other threads and children do exit.
 
-    Threads may begin and end such blocks in any order: the last one restores it.
+    Threads may begin and end such blocks in any order; the last one restores os._exit.
     """
     here = (os.getpid(), threading.get_ident())
     with _CHANGING:

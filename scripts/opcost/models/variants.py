@@ -1,4 +1,4 @@
-"""Models as a run names them, as model configs: one for each batch size and dtype."""
+"""Model configs of the models that a run names: one for each batch size and dtype."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,14 @@ from opcost.models.source import check_names_factory, factory_from, find_source,
 from opcost.plain_yaml import read_yaml
 
 _GENERIC = "build"
-"""The name of a factory that says nothing of the model; its file's name is taken instead."""
+"""A generic name of factories; the model is then named after the file."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says of all models.
+    """The options of the command line for all models.
 
-    With `batches`, `inputs` are without the batch dimension; without, they are complete.
+    With `batches`, `inputs` lack the batch dimension; otherwise they are complete.
     """
 
     batches: tuple[int, ...] = ()
@@ -33,7 +33,7 @@ class Options:
 
 
 class Variant(NamedTuple):
-    """A model config: the name that it should have, its content, and a name if that is taken.
+    """A model config: its preferred name, its content, and an alternative name if that is taken.
 
     One that the user has named replaces an earlier model of that name.
     """
@@ -45,11 +45,11 @@ class Variant(NamedTuple):
 
 
 def variants(argument: str, options: Options, directory: Path) -> list[Variant]:
-    """The configs that MODEL stands for, as files of `directory`. Raises OpcostError."""
+    """The configs of a MODEL argument, as files of `directory`. Raises OpcostError."""
     generation, step, _ = argument.partition("[")
     if step and (directory / f"{generation}.yaml").is_file():
         raise OpcostError(
-            f"{argument} is a part of {directory / generation}.yaml, of which all are measured: "
+            f"{argument} is a part of {directory / generation}.yaml, whose parts are all measured: "
             f"opcost run {generation}"
         )
     names = _of_torchvision(argument)
@@ -77,7 +77,7 @@ def _torchvision_models() -> dict[str, str]:
 
 
 def _of_torchvision(argument: str) -> list[str]:
-    """The models of torchvision with this name, or of a pattern."""
+    """The models of torchvision with this name or pattern."""
     models = _torchvision_models()
     if argument in models:
         return [argument]
@@ -126,13 +126,13 @@ def _split(
     name: str, inputs: Sequence[InputSpec], official: InputSpec
 ) -> tuple[tuple[int, ...], list[InputSpec]]:
     """The batch size of complete inputs, and the inputs without it."""
-    whole = _batched(official, 1)
+    full = _batched(official, 1)
     for spec in inputs:
-        if len(spec.shape) != len(whole.shape):
+        if len(spec.shape) != len(full.shape):
             lacks_batch = len(spec.shape) == len(official.shape)
-            example = _batched(spec, 1) if lacks_batch else whole
+            example = _batched(spec, 1) if lacks_batch else full
             raise OpcostError(
-                f"--input {spec}: {name} takes inputs of {len(whole.shape)} dimensions, of which "
+                f"--input {spec}: {name} takes inputs of {len(full.shape)} dimensions, of which "
                 f"the first is the batch: give --input {example}"
                 f"{', or --batch 1 as well' if lacks_batch else ', for example'}"
             )
@@ -171,7 +171,7 @@ def _each_dtype(
     options: Options,
     more: Sequence[str] = (),
 ) -> list[Variant]:
-    """A variant for each dtype: its name tells what is not at a default; a longer one, `more`."""
+    """A variant for each dtype, named after settings that are not default; `more` lengthens it."""
     given: dict[str, Any] = {"arguments": dict(options.arguments)} if options.arguments else {}
     words = [*words, *(f"{name}_{value}" for name, value in options.arguments.items())]
     if options.channels_last:
@@ -179,7 +179,7 @@ def _each_dtype(
         words.append("channels_last")
     found = []
     for dtype in options.dtypes:
-        # In float32 are the models of torchvision anyway.
+        # Models of torchvision are in float32 anyway.
         stated = [dtype] if dtype and (dtype != "float32" or "factory" in config) else []
         every = [*words, *stated]
         document = {**config, **given, **({"dtype": dtype} if stated else {})}
@@ -193,7 +193,7 @@ def _name(words: Sequence[str]) -> str:
 
 
 def _of_config(path: Path, options: Options, directory: Path) -> list[Variant]:
-    """A config, or variants of other batch sizes: the first size of each of its inputs."""
+    """A config, or variants with other batch sizes: the first size of each input."""
     if options != Options(options.batches):
         raise OpcostError(
             f"{path} defines inputs, dtype and arguments: give none of them, only --batch"
@@ -229,7 +229,7 @@ def _with_batch(config: Mapping[str, Any], batch: int) -> dict[str, Any]:
 
 
 def _from_there(value: Any, beside: Path, directory: Path) -> Any:
-    """What a config says, from a folder: code in a file beside it is found from there, too."""
+    """A value of a config moved to `directory`: code in a file beside the config is still found."""
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
         return {**value, "name": _from_there(value["name"], beside, directory)}
     if not isinstance(value, str) or ":" not in value:

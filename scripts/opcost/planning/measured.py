@@ -1,4 +1,4 @@
-"""What a study has of a target in its results folder: models, device, and measured rows."""
+"""The results folder of a target, as planning reads it: models, device, and measured rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from opcost.results_folder import MODELS, OPERATORS, device_file, measurements, 
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
 from opcost.tuples.model_tuples import ModelTuples, read_extractions
-from opcost.tuples.recordings import calls_on
+from opcost.tuples.traces import calls_on
 
 Row = Mapping[str, Any]
 
@@ -19,7 +19,7 @@ _COLUMNS = ("status", "flags", *TIME.names, "started_at", "device_time_s")
 
 
 def models_on(addresses: Addresses, target: str) -> list[ModelTuples]:
-    """The models of the study that could be extracted, with the calls that they make on the target.
+    """The models of the study that could be extracted, with their calls on the target.
 
     Raises OpcostError for a damaged file.
     """
@@ -28,7 +28,7 @@ def models_on(addresses: Addresses, target: str) -> list[ModelTuples]:
 
 
 def device_of(addresses: Addresses, target: str) -> str:
-    """The target's device, or what is known of it: its settings may say `auto`."""
+    """The target's device, as far as it is known: its settings may be `auto`."""
     path = device_file(addresses.folders[target])
     return read_device(path).device if path.is_file() else addresses.device(target)
 
@@ -41,11 +41,11 @@ def measured_tuples(folder: Path, number: int = 1) -> Sequence[Row]:
     return records.read_all(paths, schemas.OPERATOR, ("tuple_id", *_COLUMNS)).to_pylist()
 
 
-def measured_wholes(
+def measured_end_to_end(
     addresses: Addresses, target: str, number: int = 1, launch_mode: str = EAGER
 ) -> Sequence[Row]:
-    """The rows of all whole models in a round or launch mode, but for models that the study defines
-    otherwise. Raises OpcostError for a damaged file.
+    """The end-to-end rows of all models in a round or launch mode, except models that the study
+    defines differently. Raises OpcostError for a damaged file.
     """
     paths = as_defined(
         addresses, measurements(addresses.folders[target], MODELS, number, launch_mode)
@@ -54,7 +54,7 @@ def measured_wholes(
 
 
 def as_defined(addresses: Addresses, paths: Iterable[Path]) -> list[Path]:
-    """Files of whole models, without those that the study defines otherwise."""
+    """Files of models, without models that the study defines differently."""
     own = addresses.study.models
     return [
         path

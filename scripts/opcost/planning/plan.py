@@ -27,20 +27,19 @@ _MIN_ROWS = 8
 _JOB_S = 1.0
 _GPU_START_S = 1.0
 _SETTLING_S = 1.5
-"""What a power sensor needs to settle, three times in a trial."""
+"""Time for a power sensor to settle, three times in a trial."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The tuples of one target in order of importance, and the device time of measuring them.
+    """The tuples of one target in order of importance, and the measuring time.
 
     `known` are measured, `chosen` remain to be measured in round 1, `beyond` exceed the budget.
-    `models` is the number of whole models that remain to be measured in round 1.
-    `times_s` are the times of all tuples, measured or predicted. `explained` is the expected share
-    of the models' time that each explains, averaged over the models. `needed_s` is the expected
-    device time: `job_s` for each measurement of a tuple, and `model_s` for that of a whole model.
-    Each is the mean over previous jobs, also of other studies, or an assumption based on the
-    settings.
+    `models` is the number of models that remain to be measured in round 1. `times_s` are the times
+    of all tuples, measured or predicted. `explained` is the expected share of the models' time that
+    each explains, averaged over the models. `needed_s` is the expected measuring time: `job_s` for
+    each tuple, and `model_s` for each model, both means over previous jobs, including other
+    studies, or assumptions based on the settings.
     """
 
     known: tuple[str, ...]
@@ -59,7 +58,7 @@ class Plan:
         return sum(self.explained[tuple_id] for tuple_id in (*self.known, *self.chosen))
 
     def beyond_s(self) -> float:
-        """The expected device time of the tuples that exceed the budget."""
+        """The expected measuring time of the tuples that exceed the budget."""
         return len(self.beyond) * self.job_s
 
 
@@ -71,18 +70,18 @@ def plan(
     max_device_time_s: float | None,
     models_to_measure: int = 0,
     device: str = "auto",
-    wholes: Sequence[Row] = (),
+    end_to_end: Sequence[Row] = (),
 ) -> Plan:
-    """Select the `tuples` to measure on a target with existing `rows`, and `wholes` of models.
+    """Select the `tuples` to measure on a target with existing `rows` of tuples and `end_to_end`.
 
-    `device` is the target's. With `max_device_time_s`, those that explain most come first, until
-    that is used up, after the remaining whole models. Nothing is reserved for later rounds: a sum
-    with a wide interval is worth more than none.
+    `device` is the target's. With `max_device_time_s`, the most important tuples come first, after
+    the remaining models, until the time is used up. Nothing is reserved for later rounds: an
+    estimate with a wide interval is better than none.
     """
     known = {row["tuple_id"]: row for row in rows if row["tuple_id"] in tuples}
     times_s = predicted_times_s(tuples, known.values())
     explained = explained_shares(models, tuples, times_s)
-    mean_s, mean_model_s = _mean_device_time_s(rows), _mean_device_time_s(wholes)
+    mean_s, mean_model_s = _mean_device_time_s(rows), _mean_device_time_s(end_to_end)
     job_s = _guessed_job_s(settings, device) if mean_s is None else mean_s
     model_s = job_s + _guessed_timing_s(settings, device) if mean_model_s is None else mean_model_s
     for_models_s = models_to_measure * model_s
@@ -177,9 +176,8 @@ def _work(record: TupleRecord) -> np.ndarray:
 
 
 def _guessed_job_s(settings: MeasurementSettings, device: str) -> float:
-    """Seconds for which a job holds the device. A GPU gets a narrow interval at once, has a start
-    of its own, and a power meter; a processor is assumed to have none, and to be noisy, as a budget
-    must hold there, too.
+    """Measuring time of a job. A GPU gets a narrow interval at once, and has a start-up time and a
+    power meter; a processor is assumed to be noisy and to have no meter, so that a budget suffices.
     """
     kind = kind_of(device)
     if kind is None or kind.host_sets_pace:
@@ -189,10 +187,8 @@ def _guessed_job_s(settings: MeasurementSettings, device: str) -> float:
 
 
 def _guessed_timing_s(settings: MeasurementSettings, device: str) -> float:
-    """Seconds for which a whole model is timed: on a processor, most for as long as they may be,
-    and then in context.
-    """
+    """Timing of a model: on a processor, usually for the maximum, and then in context."""
     kind = kind_of(device)
     if kind is None or kind.host_sets_pace:
-        return settings.of_whole_model().max_time_s + settings.model_time_s
+        return settings.of_end_to_end().max_time_s + settings.model_time_s
     return settings.model_time_s

@@ -1,4 +1,4 @@
-"""The lines that the terminal shows during a study."""
+"""The progress lines of a study."""
 
 import itertools
 import math
@@ -36,8 +36,8 @@ class Pace:
     def left_s(self, done: int, total: int, now_s: float) -> float | None:
         """The remaining time: the mean time per recent job, times the number of remaining jobs.
 
-        A job counts as at most ten times the median, as the machine may have been asleep. `done`
-        and `total` count the run's jobs; `now_s` is from any clock. None for the first.
+        A job counts as at most ten times the median, because the machine may have been suspended.
+        `done` and `total` count the run's jobs; `now_s` is from any clock. None at first.
         """
         if not self._latest or done > self._latest[-1][1]:
             self._latest.append((now_s, done))
@@ -65,14 +65,14 @@ def extraction_line(tuples: ModelTuples) -> str:
     )
 
 
-def recording_line(target: str, recorded: ModelTuples, extracted: ModelTuples) -> str:
-    """The line for the calls of a model that were recorded on a target's device."""
-    if recorded.not_recorded is not None:
-        found = f"not recorded, so those extracted are measured: {recorded.not_recorded}"
+def tracing_line(target: str, traced: ModelTuples, extracted: ModelTuples) -> str:
+    """The line for a model's calls that were traced on a target's device."""
+    if traced.not_recorded is not None:
+        found = f"not traced, so the extracted calls are measured: {traced.not_recorded}"
     else:
-        differing = extracted.differing_calls(recorded.launched())
-        found = some(differing, _DIFFERING) or "those extracted"
-    return f"[calls] {target}  {recorded.model}: {found}"
+        differing = extracted.differing_calls(traced.launched())
+        found = some(differing, _DIFFERING) or "as extracted"
+    return f"[calls] {target}  {traced.model}: {found}"
 
 
 def measured_line(kind: str, description: str, row: Mapping[str, Any], number: int = 1) -> str:

@@ -1,11 +1,11 @@
-"""Rounds after the first: what is measured once more, and in which order.
+"""Rounds after the first: what is measured again, and in which order.
 
-A model has two answers: its estimate and its end-to-end time. A round repeats, of each answer whose
-95 % interval is wider than the study requests, the measurements that make up 90 % of its variance:
-the end-to-end run, or those operators whose (calls x time)^2 x variance of one run / number of runs
-is largest. Round 2 does so for every answer, and repeats ten operators at random, for the
-run-to-run variation of all operators is pooled from those that are repeated. If the study requests
-a precision of rows, a round repeats each operator whose row is wider, too.
+A model has two answers: its estimate and its end-to-end time. For each answer whose 95 % interval
+is wider than the study requests, a round repeats the measurements that make up 90 % of its
+variance: the end-to-end run, or the operators with the largest (calls x time)^2 x variance of one
+run / number of runs. Round 2 does so for every answer, and repeats ten random operators, because
+the run-to-run variation of all operators is pooled from the repeated ones. If the study requests a
+precision of rows, a round also repeats each operator whose row is wider.
 
 A budget is spent on end-to-end runs first, then on operators in the order of these shares.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from opcost.addresses import Addresses
 from opcost.files import read_json, write_json
 from opcost.noise import Runs, Variation, pooled
-from opcost.planning.measured import Row, device_of, measured_tuples, measured_wholes, models_on
+from opcost.planning.measured import Row, device_of, measured_end_to_end, measured_tuples, models_on
 from opcost.planning.plan import Plan
 from opcost.results_folder import MODELS, OPERATORS, all_measurements, series_of
 from opcost.rows import records, schemas
@@ -50,7 +50,7 @@ _RULES = {
 
 @dataclass(frozen=True)
 class Known:
-    """The time of a subject, its number of runs, and the seconds for which one holds the device.
+    """The time of a subject, its number of runs, and the measuring time of a run.
 
     `half_width` is the relative one of the 95 % interval of a single run, with the run-to-run
     variation of the target; `row_half_width` with that of the subject's own runs, as in its row.
@@ -72,10 +72,10 @@ class Known:
 class Round:
     """The names of the tuples and models of a round; of these, `new` remain to be measured.
 
-    `needed_s` is their expected device time. `half_widths` are those expected of the models after
-    the round, each the wider one of its two answers, at the run-to-run variation `run_sd`. `is_cut`
-    says that the budget of device time left out measurements; `anew` when a run planned it once
-    more for that, in seconds since the epoch.
+    `needed_s` is their expected measuring time. `half_widths` are those expected of the models
+    after the round, each the wider one of its two answers, with the run-to-run variation `run_sd`.
+    `is_cut` if the budget left out measurements; `anew` is when a run planned the round again for
+    that reason, in seconds since the epoch.
     """
 
     operators: Sequence[str] = ()
@@ -99,10 +99,10 @@ def plan_round(
     done: Collection[Subject] = (),
     left_s: float = math.inf,
 ) -> Round:
-    """What to measure in round `number`, from 2 on, within `left_s` s of device time, as expected.
+    """The measurements of round `number`, from 2 on, within `left_s` s of expected measuring time.
 
-    `known` are the subjects with a result from the rounds before; `done` those already measured in
-    this round, which stay in it. What else is chosen depends on `known` alone.
+    `known` are the subjects with a result from previous rounds; `done` those already measured in
+    this round, which stay in it. The rest of the choice depends only on `known`.
     """
     limit = math.inf if precision.models is None else precision.models
     shares: dict[Subject, float] = {}
@@ -137,8 +137,8 @@ def plan_round(
 def _answers(
     model: ModelTuples, known: Mapping[Subject, Known]
 ) -> Sequence[Mapping[Subject, float]]:
-    """The estimate and the end-to-end time of a model, as far as they are known: what each subject
-    contributes to the square of the relative half-width.
+    """The known answers of a model, estimate and end-to-end time: the contribution of each subject
+    to the square of the relative half-width.
     """
     found = []
     calls = {(OPERATORS, each.operator_tuple.tuple_id): n for each, n in model.kernels()}
@@ -167,10 +167,10 @@ def _largest(squares: Mapping[Subject, float]) -> Iterator[tuple[Subject, float]
 
 
 def plan_target_round(addresses: Addresses, target: str, number: int, first: Plan) -> Round:
-    """The plan of a round of one target, after the rounds before it have been measured.
+    """The plan of a round of one target, after the previous rounds have been measured.
 
-    `first` is the present plan of round 1, within the budget that is left. The time that round 1
-    still needs is left to it: a model without a result of each operator has no estimate.
+    `first` is the present plan of round 1, within the remaining budget. The time that round 1 still
+    needs is reserved for it, because a model needs a result of each operator for an estimate.
     Raises OpcostError for a damaged file.
     """
     return _Rounds(addresses, target, models_on(addresses, target), first).plan(number)
@@ -179,8 +179,8 @@ def plan_target_round(addresses: Addresses, target: str, number: int, first: Pla
 def expect_target_rounds(
     addresses: Addresses, target: str, models: Sequence[ModelTuples], first: Plan
 ) -> list[Round]:
-    """What rounds after the first still measure, if operators take the times that the present plan
-    of round 1 expects, and runs vary as so far. Raises OpcostError for a damaged file.
+    """The expected plans of rounds after the first, if operators take the times that the present
+    plan of round 1 expects, and runs vary as before. Raises OpcostError for a damaged file.
     """
     rounds, found = _Rounds(addresses, target, models, first), list[Round]()
     for number in range(2, addresses.study.rounds + 1):
@@ -189,7 +189,7 @@ def expect_target_rounds(
 
 
 class _Rounds:
-    """The rounds of a target, with all that is measured there, by this study or another."""
+    """The rounds of a target, with all rows measured there, by this study or another."""
 
     def __init__(
         self, addresses: Addresses, target: str, models: Sequence[ModelTuples], first: Plan
@@ -206,14 +206,17 @@ class _Rounds:
         for number in range(1, self._study.rounds + 1):
             for row in measured_tuples(addresses.folders[target], number):
                 self._rows.setdefault((OPERATORS, row["tuple_id"]), {})[number] = row
-            for row in measured_wholes(addresses, target, number):
+            for row in measured_end_to_end(addresses, target, number):
                 self._rows.setdefault((MODELS, row["model"]), {})[number] = row
 
     def plan(self, number: int, expected: Sequence[Round] | None = None) -> Round:
-        """Plan a round from the measurements of the rounds before it; with plans of these that are
-        `expected`, as if they and round 1 were measured.
+        """Plan a round from the measurements of previous rounds; with their `expected` plans, as if
+        these and round 1 were measured.
         """
-        rows = {name: _before(number, each) for name, each in self._rows.items()}
+        rows = {
+            name: distinct([row for n, row in each.items() if n < number and row["status"] == "ok"])
+            for name, each in self._rows.items()
+        }
         runs = {name: each for name in rows if (each := runs_of(undisturbed(rows[name]), TIME))}
         of_operators = [each for (kind, _), each in runs.items() if kind == OPERATORS]
         variation = pooled(of_operators, self._usual_sd)
@@ -222,7 +225,7 @@ class _Rounds:
         variation = replace(variation, degrees_of_freedom=variation.degrees_of_freedom + degrees)
         if expected is not None:
             for name in self._own:
-                if 1 not in self._rows[name]:  # of a model, the time is not needed
+                if 1 not in self._rows[name]:  # a model's time is not needed
                     runs[name] = Runs([self._first.times_s.get(name[1], 1.0)], [None])
         known = {
             name: self._known(name, rows[name], runs[name], variation, more[name])
@@ -248,14 +251,9 @@ class _Rounds:
         )
 
     def _left_s(self) -> float:
-        """What the budget leaves to rounds after the first."""
+        """The budget that is left for rounds after the first."""
         budget_s, first = self._study.max_device_time_s, self._first
         return math.inf if budget_s is None else budget_s - first.needed_s - first.beyond_s()
-
-
-def _before(number: int, rows: Mapping[int, Row]) -> list[Row]:
-    """The rows with a result of the rounds before `number`, without copies."""
-    return distinct([row for n, row in rows.items() if n < number and row["status"] == "ok"])
 
 
 def _of_one_run(runs: Runs, variation: Variation) -> float:
@@ -264,8 +262,8 @@ def _of_one_run(runs: Runs, variation: Variation) -> float:
 
 
 def with_rest_of_budget(addresses: Addresses, target: str, began_s: float) -> Addresses:
-    """The study with what its budget leaves after the measurements of a run that began then, in
-    seconds since the epoch. What was measured before costs nothing.
+    """The study with the budget that is left after the measurements of a run, which began at a time
+    in seconds since the epoch. Earlier measurements are free.
     """
     budget_s = addresses.study.max_device_time_s
     if budget_s is None:
@@ -280,13 +278,13 @@ def with_rest_of_budget(addresses: Addresses, target: str, began_s: float) -> Ad
 
 
 def write_round(path: Path, planned: Round) -> None:
-    """Write what is measured in a round."""
+    """Write the measurements of a round."""
     write_json(path, {name: getattr(planned, name) for name in _RULES})
 
 
 def read_round(path: Path) -> Round:
-    """What is measured in a round. Raises OpcostError for a damaged file."""
-    remedy = f"delete {path}, and run again to plan the round again; what was measured is kept"
+    """The measurements of a round. Raises OpcostError for a damaged file."""
+    remedy = f"delete {path}, and run again to plan the round again; measurements are kept"
     document = read_json(path, remedy)
     check_values({key: document.get(key) for key in _RULES}, _RULES, path, remedy)
     return Round(

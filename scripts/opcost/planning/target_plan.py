@@ -12,8 +12,8 @@ from opcost.launch_modes import EAGER
 from opcost.planning.measured import (
     Row,
     device_of,
+    measured_end_to_end,
     measured_tuples,
-    measured_wholes,
     models_on,
 )
 from opcost.planning.plan import Plan, memory_bytes, plan
@@ -33,10 +33,7 @@ _MIB = 2**20
 
 
 def plan_target(addresses: Addresses, target: str) -> Plan:
-    """The plan of one target, from the results folder.
-
-    Raises OpcostError for a damaged file.
-    """
+    """The plan of one target, from the results folder. Raises OpcostError for a damaged file."""
     models = models_on(addresses, target)
     tuples = _to_benchmark(addresses.study, models)
     return _plan(addresses, target, models, tuples, device_of(addresses, target))
@@ -53,18 +50,18 @@ def describe_plans(addresses: Addresses, open_device: Callable[[Target], "Device
         tuples = _to_benchmark(study, models)
         device = device_of(addresses, target)
         planned = _plan(addresses, target, models, tuples, device)
-        rows = measured_wholes(addresses, target)
-        wholes = [model for model in models if not model.is_operator]
-        measured = {row["model"] for row in _named(rows, {each.model for each in wholes})}
-        new_models = [model.model for model in wholes if model.model not in measured]
+        rows = measured_end_to_end(addresses, target)
+        own = [model for model in models if not model.is_operator]
+        measured = {row["model"] for row in _named(rows, {each.model for each in own})}
+        new_models = [model.model for model in own if model.model not in measured]
         rounds = _later_rounds(addresses, target, models, planned)
         lines = [
             f"Target {target}",
             f"  operators: {len(tuples)} tuples, {len(planned.known)} measured, "
             f"{len(planned.chosen)} to measure{_beyond(planned)}",
-            f"  models: {len(wholes)}, {len(measured)} measured, {len(new_models)} to measure",
-            *_to_record(wholes, device),
-            _device_time(planned),
+            f"  models: {len(own)}, {len(measured)} measured, {len(new_models)} to measure",
+            *_to_trace(own, device),
+            _measuring_time(planned),
             *_of_later_rounds(study, planned, rounds),
             *_end(planned, rounds),
             *_budget(study.max_device_time_s, planned),
@@ -76,10 +73,7 @@ def describe_plans(addresses: Addresses, open_device: Callable[[Target], "Device
 
 def planned_line(target: str, planned: Plan) -> str:
     """The plan in a line, for the terminal of a run."""
-    parts = {
-        "operator tuple": len(planned.chosen),
-        "whole model": planned.models,
-    }
+    parts = {"operator tuple": len(planned.chosen), "model": planned.models}
     found = ", ".join(counted(number, noun) for noun, number in parts.items() if number)
     before = f", {len(planned.known)} tuples measured before" if planned.known else ""
     needed = duration(planned.needed_s)
@@ -87,13 +81,13 @@ def planned_line(target: str, planned: Plan) -> str:
 
 
 def beyond_budget(addresses: Addresses, target: str) -> list[str]:
-    """What the study's budget of device time left out on a target; empty if nothing."""
+    """The measurements that the study's budget left out on a target."""
     planned, folder = plan_target(addresses, target), addresses.folders[target]
     missing = len(planned.chosen) + len(planned.beyond)
     left_out = []
     if missing:
         of = counted(len(planned.known) + missing, "operator tuple")
-        left_out.append(f"{missing} of {of}, without which models that call them have no sum")
+        left_out.append(f"{missing} of {of}, without which models that call them have no estimate")
     plans = [
         round_plan(folder, addresses.name, number)
         for number in range(2, addresses.study.rounds + 1)
@@ -103,12 +97,12 @@ def beyond_budget(addresses: Addresses, target: str) -> list[str]:
     return left_out
 
 
-def _to_record(models: Sequence[ModelTuples], device: str) -> list[str]:
-    """Says that there may be more tuples, where the device records the calls that it makes."""
+def _to_trace(models: Sequence[ModelTuples], device: str) -> list[str]:
+    """A note on additional tuples, if the device traces the models' calls."""
     kind, missing = kind_of(device), sum(model.device_name is None for model in models)
     if kind is None or kind.is_processor or not missing:
         return []
-    return [f"  calls: {counted(missing, 'model')} to record on the device: maybe more tuples"]
+    return [f"  calls: {counted(missing, 'model')} to trace on the device: maybe more tuples"]
 
 
 def _to_benchmark(study: Study, models: Sequence[ModelTuples]) -> dict[str, TupleRecord]:
@@ -129,15 +123,17 @@ def _plan(
 ) -> Plan:
     study = addresses.study
     names = {model.model for model in models if not model.is_operator}
-    first = [measured_wholes(addresses, target, 1, mode) for mode in (EAGER, *study.launch_modes)]
-    whole = [_named(rows, names) for rows in first]
+    first = [
+        measured_end_to_end(addresses, target, 1, mode) for mode in (EAGER, *study.launch_modes)
+    ]
+    own = [_named(rows, names) for rows in first]
     return plan(
         models,
         tuples,
         measured_tuples(addresses.folders[target]),
         study.conditions[target].measurement,
         study.max_device_time_s,
-        sum(len(names) - len(rows) for rows in whole),
+        sum(len(names) - len(rows) for rows in own),
         device,
         [row for row in chain(*first) if row["status"] == "ok"],
     )
@@ -151,26 +147,26 @@ def _beyond(planned: Plan) -> str:
     return f", {len(planned.beyond)} beyond the budget" if planned.beyond else ""
 
 
-def _device_time(planned: Plan) -> str:
+def _measuring_time(planned: Plan) -> str:
     if not planned.needed_s:
-        return "  device time: nothing left to measure"
+        return "  measuring time: nothing left to measure"
     learned = planned.job_s_is_measured
     source = "as jobs took so far" if learned else "by the settings, until some are measured"
     each = f"about {planned.job_s:.1f} s a tuple, {source}"
-    return f"  device time: {duration(planned.needed_s)} remaining in round 1 ({each})"
+    return f"  measuring time: {duration(planned.needed_s)} remaining in round 1 ({each})"
 
 
 def _later_rounds(
     addresses: Addresses, target: str, models: Sequence[ModelTuples], planned: Plan
 ) -> list[Round] | None:
-    """What further rounds are expected to measure; None if there are none."""
+    """The expected plans of further rounds; None if there are none."""
     if addresses.study.rounds == 1 or not (planned.known or planned.chosen):
         return None
     return expect_target_rounds(addresses, target, models, planned)
 
 
 def _of_later_rounds(study: Study, planned: Plan, rounds: Sequence[Round] | None) -> list[str]:
-    """What further rounds are expected to measure, and how precise the answers then are."""
+    """A line about the expected further rounds, and the precision of the answers after them."""
     if rounds is None:
         return []
     number = sum(len(each.new) for each in rounds)
@@ -185,13 +181,14 @@ def _of_later_rounds(study: Study, planned: Plan, rounds: Sequence[Round] | None
 
 
 def _end(planned: Plan, rounds: Sequence[Round] | None) -> list[str]:
-    """When all of it is done, which is later than its device time says (docs/how_to/run.md)."""
+    """The earliest end, later than the measuring time suggests (docs/how_to/run.md)."""
     needed_s = planned.needed_s + _needed_s(rounds or ())
     if not needed_s:
         return []
     end = datetime.now() + timedelta(seconds=needed_s)
     return [
-        f"  in all: {duration(needed_s)} of device time; if started now, done after {end:%a %H:%M}"
+        f"  in all: {duration(needed_s)} of measuring time; if started now, done after "
+        f"{end:%a %H:%M}"
     ]
 
 
@@ -200,7 +197,7 @@ def _needed_s(rounds: Sequence[Round]) -> float:
 
 
 def expected_widths(planned: Round, requested: float | None) -> str:
-    """How precise the models are expected to be after a round: all of them as requested, or not."""
+    """The expected precision of the models after a round, compared with the requested one."""
     if requested is None or not planned.half_widths:
         return ""
     wide = [name for name, half in planned.half_widths.items() if half > 1.02 * requested]

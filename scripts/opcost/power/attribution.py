@@ -1,7 +1,7 @@
-"""Which part of a device's use is that of a process and its descendants: an attribution.
+"""Attribution of a device's use to a process and its descendants.
 
-A meter measures a whole device. The share of a processor's busy time, or of a GPU's memory in use,
-divides its energy between processes by a rule; it does not say what each of them has drawn.
+A meter measures a whole device. Its energy is divided in proportion to processor time, or to GPU
+memory in use; this does not measure what each process draws.
 """
 
 from collections import defaultdict
@@ -16,22 +16,19 @@ from numpy.typing import NDArray
 
 _NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # guests are in user time, too
 
-
 NOBODY = 0
-"""As a user: a machine is measured, and no program."""
+"""The `user` of a measurement of the whole machine."""
 
 
 class By(StrEnum):
-    """What a device is divided by."""
+    """The quantity in proportion to which energy is attributed."""
 
     PROCESSOR_TIME = "busy processor time"
     MEMORY = "memory in use"
 
 
 class _Times(NamedTuple):
-    """The parent of a process, the processor time that it has used, and that of its children whose
-    end it has asked for, with theirs.
-    """
+    """Parent, CPU time of the process, and CPU time of reaped children (cutime)."""
 
     parent: int
     own_s: float = 0.0
@@ -39,9 +36,9 @@ class _Times(NamedTuple):
 
 
 class User:
-    """A process and its descendants, also those that have another parent by now, `without` one.
+    """A process and its descendants, also those that were reparented, `without` one.
 
-    Their processor time is added up as it is used: it goes on when one of them has ended.
+    Processor time accumulates: it includes processes that have ended.
     """
 
     def __init__(self, pid: int, without: int) -> None:
@@ -52,7 +49,7 @@ class User:
         self._counted_s: dict[psutil.Process, float] = defaultdict(float)
 
     def processor_time_s(self) -> tuple[float, float]:
-        """Seconds of processor time that they have used; and those that all processes have."""
+        """CPU seconds of the user, and of all processes."""
         last, self._times = self._times, self._read()
         self._count_ended(last)
         for process, now in self._times.items():
@@ -66,13 +63,13 @@ class User:
         return self._own_s, all_s
 
     def memory_bytes(self, held: Mapping[int, int]) -> tuple[float, float]:
-        """Of the memory that each process holds, that of these, and all."""
+        """Memory held by the user, and by all processes."""
         own = {process.pid for process in self._processes()}
         return float(sum(held[each] for each in own & held.keys())), float(sum(held.values()))
 
     def _count_ended(self, last: Mapping[psutil.Process, _Times]) -> None:
-        """Note what was counted of processes that have ended: their nearest ancestor gets their
-        whole time, when their end is asked for.
+        """Remember the time already counted for ended processes: when they are reaped, it appears
+        again in the time of their nearest ancestor.
         """
         by_pid = {process.pid: process for process in last}
         for process in last.keys() - self._times.keys():
@@ -92,7 +89,7 @@ class User:
         return found
 
     def _processes(self) -> list[psutil.Process]:
-        """Ancestors are before their descendants."""
+        """Ancestors come before descendants."""
         found: dict[psutil.Process, None] = {}
         with suppress(psutil.Error):
             found |= _tree(psutil.Process(self._pid))
@@ -109,8 +106,8 @@ def _tree(root: psutil.Process) -> dict[psutil.Process, None]:
 
 
 def share(known: NDArray[np.void], by: By | None, start_s: float, end_s: float) -> float | None:
-    """The share of own use in a window, from samples in which use is known; None if there are too
-    few, or the device was not used.
+    """The user's share in a window, from samples with known use; None if there are too few, or the
+    device was not used.
     """
     if by is None or len(known) < 2:
         return None

@@ -1,4 +1,4 @@
-"""Run a command, or watch a process, as a window of a monitor."""
+"""Run a command, or watch a process, within a window of a monitor."""
 
 import errno
 import os
@@ -18,18 +18,18 @@ from opcost.power.windows import Window, start
 from opcost.text import seconds
 
 NOT_FOUND, NOT_EXECUTABLE, KILLED = 127, 126, 128
-"""Exit codes as of a shell: the last one and the number of the signal."""
+"""Exit codes of a shell; `KILLED` plus the number of the signal."""
 
 _POLL_S = 0.05
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 _OF_A_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
-"""A terminal sends these to the command as well, if this process is in its foreground."""
+"""A terminal also sends these to the command if this process is in its foreground."""
 
 _THAT_END_IT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""These end a window that would go on; it has an answer all the same."""
+"""Signals that end a window, which still gets an energy."""
 
 During = Callable[[Window], None]
-"""Called now and then with a window that is not over."""
+"""Called periodically with a window that is not over."""
 
 
 def run_command(
@@ -43,10 +43,10 @@ def run_command(
     name = command[0] if command[0].isprintable() else ascii(command[0])
     window = start(name, monitor=monitor)
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # exit codes of children would be lost
-    with _signals_passed_on() as to_child:  # set up before there is one: it may be quick
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # or exit codes of children would be lost
+    with _signals_passed_on() as to_child:  # before the child exists: it may end at once
         try:
-            # Descriptors may be its arguments, as of `<(...)`; opcost's own are not inherited.
+            # Inherited descriptors may be its arguments, as of `<(...)`; opcost's own are closed.
             child = subprocess.Popen(command, env=environment, close_fds=False)
         except OSError as error:
             window.abandon()
@@ -88,7 +88,7 @@ _OF_A_SHELL = set(" \t\n|&;<>$`*?")
 
 
 class CannotRun(OpcostError):
-    """A command that cannot be started, with the exit code of a shell for that."""
+    """A command that cannot be started, with the exit code that a shell would return."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -102,8 +102,8 @@ def watch(
     during: During | None = None,
     every_s: float = 0.0,
 ) -> tuple[Window, int]:
-    """A window that ends with a process, after a time, with a signal, or when `during` cannot write
-    any more. Returns it with an exit code: that of a shell, if a signal ended it.
+    """Measure until a process ends, a time has passed, a signal comes, or `during` cannot write.
+    Returns the window and an exit code: that of a shell if a signal ended it.
 
     Raises OpcostError if there is no such process.
     """
@@ -111,7 +111,12 @@ def watch(
         raise OpcostError(f"there is no process {pid}: name one that runs (ps lists them)")
     window = start("machine" if pid is None else f"process {pid}", monitor=monitor)
     with _called(during, window, every_s) as over, _signals_noted() as signals:
-        while not signals and not over.is_set() and _goes_on(window, pid, duration_s):
+        while (
+            not signals
+            and not over.is_set()
+            and (pid is None or _runs(pid))
+            and (duration_s is None or window.time_s < duration_s)
+        ):
             left_s = _POLL_S if duration_s is None else duration_s - window.time_s
             time.sleep(max(0.0, min(_POLL_S, left_s)))
         window.stop()
@@ -119,28 +124,24 @@ def watch(
 
 
 def ended_by_signal(window: Window, code: int, duration_s: float | None) -> str | None:
-    """What is to be said of the exit code of `watch`, if a signal ended the window early."""
+    """A message about the exit code of `watch`, if a signal ended the window early."""
     if not code:
         return None
     of = "" if duration_s is None else f" of {seconds(duration_s)}"
     return f"{signal.Signals(code - KILLED).name} ended it after {seconds(window.time_s)}{of}"
 
 
-def _goes_on(window: Window, pid: int | None, duration_s: float | None) -> bool:
-    return (pid is None or _runs(pid)) and (duration_s is None or window.time_s < duration_s)
-
-
 @contextmanager
 def _called(during: During | None, window: Window, every_s: float) -> Iterator[threading.Event]:
-    """Call a function with a window now and then, in a thread: it waits for the sensors, and the
-    window must not. Yields what is set once it cannot write any more.
+    """Call a function with a window periodically, in a thread, because it waits for the sensors.
+    Yields an event that is set once the function can no longer write.
     """
     over = threading.Event()
     begun_s = time.monotonic()
 
-    def now_and_then() -> None:
+    def periodically() -> None:
         try:
-            # To the clock, whatever a call takes: one that takes longer skips those it misses.
+            # Aligned to the clock: a call that takes longer skips the ones that it misses.
             while during is not None and not over.wait(
                 every_s - (time.monotonic() - begun_s) % every_s
             ):
@@ -148,7 +149,7 @@ def _called(during: During | None, window: Window, every_s: float) -> Iterator[t
         except OSError:  # as of `| head`; the program that is measured goes on
             over.set()
 
-    thread = threading.Thread(target=now_and_then)
+    thread = threading.Thread(target=periodically)
     if during is not None and every_s:
         thread.start()
     try:
@@ -161,7 +162,7 @@ def _called(during: During | None, window: Window, every_s: float) -> Iterator[t
 
 @contextmanager
 def _signals_noted() -> Iterator[list[int]]:
-    """Yields a list of the signals that come, each of which would have ended this process."""
+    """Yields a list of the received signals, each of which would have ended this process."""
     noted: list[int] = []
     before = _handled(_THAT_END_IT, lambda number, _frame: noted.append(number))
     try:
@@ -172,7 +173,7 @@ def _signals_noted() -> Iterator[list[int]]:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process runs, and is not only waiting for its parent to notice its end."""
+    """Whether a process runs, and is not a zombie."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
@@ -182,7 +183,7 @@ def _runs(pid: int) -> bool:
 
 @contextmanager
 def _signals_passed_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Yields a function that names the child, which then gets those that came before, too."""
+    """Yields a function that sets the child, which then gets earlier signals, too."""
     children: list[subprocess.Popen[bytes]] = []
     waiting: list[int] = []
 
@@ -211,7 +212,7 @@ def _signals_passed_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
 
 
 def _in_foreground() -> bool:
-    """Whether what is typed at a terminal is sent to this process and its children."""
+    """Whether the terminal sends its signals to this process and its children."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
@@ -225,7 +226,7 @@ def _in_foreground() -> bool:
 def _handled(
     signals: Sequence[signal.Signals], handler: Callable[[int, Any], None]
 ) -> dict[signal.Signals, Any]:
-    """Handle signals, but those that are ignored, as by `nohup`. Returns the handlers before."""
+    """Handle signals, except ignored ones (`nohup`). Returns the previous handlers."""
     return {
         number: signal.signal(number, handler)
         for number in signals

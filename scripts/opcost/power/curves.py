@@ -1,6 +1,6 @@
-"""Curves of energy over time, from what a sensor showed.
+"""Curves of cumulative energy over time, from the readings of a sensor.
 
-A counter, or the readings of power added up, become a curve that is known at its *knots*, the
+A counter, or the integral of power readings, becomes a curve that is known at its *knots*, the
 moments when the sensor changed.
 """
 
@@ -17,33 +17,31 @@ from opcost.energy.sensor import Sensor
 Numbers = NDArray[np.float64]
 
 _MEDIAN_OF_NORMAL = 0.6745
-"""The median of the absolute value of a standard normal variable."""
+"""Median absolute value of a standard normal variable."""
 
 _STEPS_W = (1.0, 0.1, 0.01, 0.001)
-"""ASSUME sensors show whole watts, or a decimal part of one."""
+"""ASSUME sensors are rounded to watts, or to a decimal part of one."""
 
 _SLOWER = 1.5
 """A sensor whose changes are all further apart, in periods, is slower than assumed."""
 
 _STUCK = 20
-"""ASSUME a sensor that has shown changes does not show the same for so many times its usual
-interval, unless it is stuck."""
+"""ASSUME a sensor that has changed is stuck if it stays the same for so many usual intervals."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Joules since a fixed moment at ascending `times_s`, each of which may be off by `slack_s`.
+    """Cumulative joules at ascending `times_s`, each of which may be off by `slack_s`.
 
-    Readings that are means over longer than they last blur the curve over `blur_s`. Each reading
-    adds an error of `noise_j`, that of the sensor, and, where readings do not see the share
-    `unseen` of the time, one of `unseen_j`. All readings may be off by half of `step_w`, that of
-    what the sensor shows.
+    Readings averaged over longer than their period blur the curve over `blur_s`. Each reading has
+    an error of `noise_j` and, if readings do not cover the share `unseen` of the time, one of
+    `unseen_j`. All readings are rounded to `step_w`.
 
-    The counter was set back, or jumped, before the knots `broken`. Within `unread_s`, pairs of
-    moments, the sensor was not read, or stood still; so it is between readings further apart than
-    `covered_s`. If it `counts`, their energy is known as a whole. `shown_w` are the least and the
-    most power that readings show, if there are any; `limit_w` is the device's power limit, if
-    it is known. What was read last shows what was before `until_s`.
+    The counter was reset, or jumped, before the knots `broken`. Within `unread_s`, pairs of
+    moments, the sensor was not read or was stuck, as between readings further apart than
+    `covered_s`; if the curve `counts`, the total energy of these gaps is known. `shown_w` is the
+    range of the power readings, if there are any; `limit_w` is the power limit, if it is known.
+    The last reading shows the power before `until_s`.
     """
 
     times_s: Numbers
@@ -64,27 +62,27 @@ class Curve:
 
     @cached_property
     def every_s(self) -> float | None:
-        """How often the sensor changes."""
+        """Median seconds between changes of the sensor."""
         return float(np.median(np.diff(self.times_s))) if len(self.times_s) > 1 else None
 
     @cached_property
     def range_w(self) -> tuple[float, float]:
-        """The least and the most power between knots."""
+        """The lowest and the highest mean power between knots."""
         watts = np.diff(self.joules) / np.diff(self.times_s)
         return float(watts.min()), float(watts.max())
 
     @cached_property
     def early_s(self) -> Numbers:
-        """When the knots were at the earliest."""
+        """The earliest possible times of the knots."""
         return self.times_s - self.slack_s
 
     @cached_property
     def late_s(self) -> Numbers:
-        """When the knots were at the latest."""
+        """The latest possible times of the knots."""
         return self.times_s + self.slack_s
 
     def unread_between(self, start_s: float, end_s: float) -> Numbers:
-        """The lengths in seconds of the parts of `unread_s` that lie between two moments."""
+        """Seconds of each part of `unread_s` that lies between two moments."""
         lengths_s = self.unread_s.clip(start_s, end_s) @ [-1.0, 1.0]
         return lengths_s[lengths_s > 0]
 
@@ -102,16 +100,16 @@ def of_counter(
 ) -> Curve:
     """The curve of a counter, read at `times_s`, that is updated at least every `refresh_s`.
 
-    One that stays the same for longer is updated as often as it is seen to change. A counter that
-    decreases, or increases by more than `most_w`, was reset. Power between readings that are
-    further apart than `read_every_s` is unknown.
+    A counter that stays the same for longer is updated as often as it is seen to change. One that
+    decreases, or increases by more than `most_w`, was reset. Power between readings further apart
+    than `read_every_s` is unknown.
     """
     steps_j = np.diff(counter_j)
     changed = np.flatnonzero(steps_j) + 1
     if not len(changed):
         return _NO_CURVE
     refresh_s = _counter_refresh_s(times_s, changed, refresh_s)
-    # The update came after the reading before, and not longer than a period ago.
+    # The update came after the previous reading, at most a period ago.
     between_s = times_s[changed] - times_s[changed - 1]
     gaps_s = np.minimum(between_s, refresh_s)
     steps_j = steps_j[changed - 1]
@@ -132,7 +130,7 @@ def of_counter(
 
 
 def _counter_refresh_s(times_s: Numbers, changed: NDArray[np.intp], assumed_s: float) -> float:
-    """The period as assumed, or as the changes tell, if readings were the same for longer."""
+    """The assumed period, or an estimate from changes if readings were constant for longer."""
     first, last = np.append(0, changed), np.append(changed, len(times_s)) - 1
     same_s = times_s[last] - times_s[first]
     if same_s.max() < _SLOWER * assumed_s:
@@ -142,12 +140,12 @@ def _counter_refresh_s(times_s: Numbers, changed: NDArray[np.intp], assumed_s: f
 
 
 def of_readings(times_s: Numbers, power_w: Numbers, sensor: Sensor) -> Curve:
-    """The curve of readings of power, taken at `times_s`."""
+    """The curve of power readings taken at `times_s`."""
     if len(times_s) < 2:
         return _NO_CURVE
     step_w = _step_shown_w(power_w)
     changed = np.flatnonzero(np.diff(power_w)) + 1
-    if not len(changed):  # exactly constant: it may have been refreshed at any moment
+    if not len(changed):  # constant: it may have been refreshed at any moment
         joules, sure = power_w[0] * (times_s - times_s[0]), np.zeros(len(times_s))
         unread_s = _unread_s(times_s, max(sensor.refresh_s, sensor.averaging_s))
         until_s = float(times_s[-1])
@@ -169,7 +167,7 @@ def of_readings(times_s: Numbers, power_w: Numbers, sensor: Sensor) -> Curve:
     joules = np.concatenate([[0.0], np.cumsum(watts[1:] * np.diff(moments_s))])
     late_s = sensor.lag_s + max(0.0, (sensor.averaging_s - refresh_s) / 2)
     unseen = max(0.0, 1 - sensor.averaging_s / refresh_s)
-    # Successive readings tell how power varies from one to the next, and, in the median, where the
+    # Differences of successive readings estimate how power varies and, by their median, where the
     # load stays the same, the noise.
     steps_w = np.diff(watts)
     between_w = math.sqrt(float(np.mean(steps_w**2)) / 2)
@@ -190,8 +188,8 @@ def of_readings(times_s: Numbers, power_w: Numbers, sensor: Sensor) -> Curve:
 
 
 def _refresh_s(times_s: Numbers, changed_s: Numbers, assumed_s: float) -> float:
-    """The sensor's period as assumed, or as its changes tell, if all of them are further apart,
-    and than its readings.
+    """The assumed period, or the one estimated from changes if all of them are further apart than
+    this period and than the readings.
     """
     apart_s = np.diff(changed_s)
     seen_s = max(assumed_s, float(np.median(np.diff(times_s))))
@@ -201,8 +199,8 @@ def _refresh_s(times_s: Numbers, changed_s: Numbers, assumed_s: float) -> float:
 
 
 def _stuck_s(changed_s: Numbers, refresh_s: float) -> Numbers:
-    """Pairs of moments between which a sensor stood still, unlike before; the last of the moments
-    is the end of the recording, no change.
+    """Pairs of moments between which the sensor was stuck; the last moment is the end of the
+    recording.
     """
     apart_s = np.diff(changed_s)
     if len(apart_s) < _STUCK:
@@ -213,7 +211,7 @@ def _stuck_s(changed_s: Numbers, refresh_s: float) -> Numbers:
 
 
 def _together(*pairs: Numbers) -> Numbers:
-    """Pairs of moments that cover what any of these do, none of it twice."""
+    """The union of pairs of moments."""
     found: list[list[float]] = []
     for first, last in sorted(np.concatenate(pairs).tolist()):
         if found and first <= found[-1][1]:
@@ -226,10 +224,10 @@ def _together(*pairs: Numbers) -> Numbers:
 def _periodic(
     seen_s: Numbers, watts: Numbers, slack_s: Numbers, refresh_s: float
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """All refreshes between changes that were seen, their values, and by how much each may be off.
+    """All refreshes between observed changes, their values, and the possible error of their times.
 
-    A value that stays is shown again after each period. When a change was seen depends on when the
-    sensor was read; that refreshes are periodic tells better when it was.
+    A constant value is refreshed each period. When a change is observed depends on when the sensor
+    was read; the periodicity of refreshes gives a better estimate.
     """
     if len(seen_s) < 3:
         return seen_s[:0], watts[:0], slack_s[:0]
@@ -237,7 +235,7 @@ def _periodic(
     shortest_s = min(refresh_s, float(np.median(apart_s)))
     steps = np.maximum(1, np.rint(apart_s / shortest_s)).astype(np.int64)
     periods = np.concatenate([[0], np.cumsum(steps)])
-    # The last one is the end of the recording, no change.
+    # The last moment is the end of the recording, not a change.
     period_s = float(seen_s[-2] - seen_s[0]) / float(periods[-2])
     phase_s = float(np.median(seen_s[:-1] - periods[:-1] * period_s))
     every = np.arange(periods[-1])
@@ -247,13 +245,13 @@ def _periodic(
 
 
 def _unread_s(times_s: Numbers, covered_s: float) -> Numbers:
-    """Pairs of moments between which a sensor was not read, if a reading covers `covered_s`."""
+    """Pairs of moments between which the sensor was not read, if a reading covers `covered_s`."""
     late = np.flatnonzero(np.diff(times_s) > covered_s)
     return np.stack([times_s[late], times_s[late + 1] - covered_s], axis=1)
 
 
 def _step_shown_w(power_w: Numbers) -> float:
-    """The coarsest step of which all readings are multiples."""
+    """The coarsest step of which all readings are multiples, 0 for none."""
     for step_w in _STEPS_W:
         steps = power_w / step_w
         if np.abs(steps - np.rint(steps)).max() < 1e-6:

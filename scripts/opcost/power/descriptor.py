@@ -1,10 +1,10 @@
-"""A descriptor in a program that may close it, and then open another file by its number."""
+"""A file descriptor that a measured program may close, and whose number it may reuse."""
 
 import os
 
 
 class Descriptor:
-    """An open file of opcost. Programs that become daemons close all that they do not know."""
+    """An open file of opcost. Daemons close inherited descriptors."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -12,11 +12,11 @@ class Descriptor:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still that of the same file."""
+        """Whether the number still refers to the same file."""
         return self._file is not None and _identity(self.number) == self._file
 
     def close(self) -> None:
-        """Close it, unless somebody else has."""
+        """Close it, unless something else has."""
         if self.is_open:
             os.close(self.number)
         self._file = None

@@ -1,4 +1,4 @@
-"""What a device used in a window: energy, power, and the flags that tell how far to trust them."""
+"""The energy and power of a device in a window, and the flags that qualify them."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -24,11 +24,10 @@ _NO_SHARE = {
 class DeviceEnergy:
     """Joules of a device in a window with their 95 % interval, or None with the `reason`.
 
-    `at_most_j` is an upper limit, where there is one. `changes` counts the changes of the sensor
-    that were seen in the window. `idle_w` is the power of the idle device, if it is known. The
-    error of the sensor's gain, `gain_uncertainty`, is not in the interval. `overlap` is that of the
-    meter. `share` is that of the user, `by` processor time or memory: an attribution
-    (attribution.py).
+    `at_most_j` is an upper limit, if there is one. `changes` counts the sensor's changes in the
+    window. `idle_w` is the idle power, if it is known. The interval excludes the error of the
+    sensor's gain, `gain_uncertainty`. `overlap` says which other meter includes this energy.
+    `share` is attributed to the user, `by` processor time or memory (attribution.py).
     """
 
     energy: Estimate | None
@@ -45,7 +44,7 @@ class DeviceEnergy:
 
     @classmethod
     def without(cls, reason: str) -> Self:
-        """That of a device that is not read."""
+        """A device that is not read."""
         return cls(None, reason)
 
     @property
@@ -69,7 +68,7 @@ class DeviceEnergy:
 
     @property
     def above_idle_j(self) -> float | None:
-        """Joules beyond those of the idle device, if its power is known."""
+        """Joules above idle, if the idle power is known."""
         if self.energy is None or self.idle_w is None:
             return None
         return self.energy.value - self.idle_w * self.time_s

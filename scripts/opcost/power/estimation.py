@@ -1,17 +1,17 @@
-"""The energy of a window of time, from what a sensor showed before, in and after it.
+"""The energy of a window of time, from sensor readings before, in and after it.
 
-A window seldom begins or ends at a knot of a curve of energy (curves.py). Where between two knots
-their energy was spent is unknown, within limits: power lies between the least and the most that the
-sensor has shown. The interval of a window reaches to these limits at both edges: where a window
-begins and ends with the load, as most do, the truth lies at them, and at both in the same sense.
-While the sensor was not read, power has no limits. What a program does between two windows,
-or within one, may be too short for the sensor to show it: see stretches.py.
+A window seldom begins or ends at a knot of the energy curve (curves.py). When the energy between
+two knots was spent is bounded by the lowest and the highest power that the sensor has shown. The
+interval of a window extends to these bounds at both edges: most windows begin and end with the
+load, so the true value lies at the bounds, with the same sign at both edges. While the sensor was
+not read, power is unbounded. Work between or within windows may be too short for the sensor: see
+stretches.py.
 """
 
-# ASSUME power between two knots does not leave the range of what is shown around the window by more
-# than a tenth of that range, unless an edge of another window says that the program does something
-# else: shorter peaks and pauses are not seen. A device draws no more than its power limit; if that
-# is unknown, at most twice as much as it shows, but for what a mean over longer may hide.
+# ASSUME power between two knots leaves the range shown around the window by at most a tenth of that
+# range, unless an edge of another window marks a change of the program: shorter peaks and pauses
+# are not seen. A device draws at most its power limit; if that is unknown, at most twice what it
+# shows, except for what a longer average may hide.
 
 import math
 from dataclasses import dataclass
@@ -25,23 +25,23 @@ from opcost.statistics import NORMAL_97_5, Estimate
 
 _BEYOND_SHOWN = 0.1
 _WIDEST = 0.5
-"""An interval of a larger share of the value says less than the upper limit."""
+"""An interval of a larger share of the value is less useful than the upper limit."""
 
 _MOST_UNREAD = 0.1
-"""If the meter was not read for a larger share of a window, its energy is unknown: what kept the
-sampler from reading is likely to be what the window is about."""
+"""If the meter was not read for a larger share of a window, its energy is unknown: whatever delayed
+the sampler is probably what the window measures."""
 
 _LONG_ENOUGH = 2.0
-"""A window of so many readings would mostly have an energy, were the sensor read often enough."""
+"""A window of so many readings would usually have an energy if the sensor was read often enough."""
 
 _RESOLVED = 2.0
-"""What lasts for so many intervals between knots has one of them for itself."""
+"""Shortest duration resolved, in intervals between knots."""
 
 _PEAK = 2.0
-"""What a device draws at most, over what it shows at most, if its power limit is unknown."""
+"""Upper limit of power, as a multiple of the highest reading, if the power limit is unknown."""
 
 _ENDS_SOON = 2.0
-"""A sensor would have changed within so many of its usual intervals, had it been read."""
+"""A sensor that is read changes within so many of its usual intervals."""
 
 NOT_SHOWN = "the sensor did not change before and after the window"
 REPEAT = "repeat what the window holds, and divide"
@@ -52,8 +52,8 @@ CUT_OFF = "the recording ends before the sensor showed the end of the window"
 class WindowEnergy:
     """Joules of a window with their 95 % interval, or None with the `reason`.
 
-    `at_most_j` is an upper limit in either case, if there is one. `changes` is how often the sensor
-    changed in the window, `every_s` how often it does.
+    `at_most_j` is an upper limit in either case, if there is one. `changes` counts the sensor's
+    changes in the window, which come every `every_s`.
     """
 
     energy: Estimate | None
@@ -66,9 +66,7 @@ class WindowEnergy:
 def energy_of(
     curve: Curve, start_s: float, end_s: float, edges_s: Numbers = NO_EDGES
 ) -> WindowEnergy:
-    """The energy between two moments. `edges_s`, ascending, are those of all windows of the
-    program.
-    """
+    """The energy between two moments. `edges_s` are the ascending edges of all windows."""
     moments = curve.times_s
     every_s = curve.every_s
     before = int(np.searchsorted(moments, start_s, "right")) - 1
@@ -89,7 +87,7 @@ def energy_of(
     at_least_j, at_most_j = _limits(curve, start_s, end_s)
     noise_j = NORMAL_97_5 * curve.noise_j * math.sqrt(changes + 2)
     noise_j += curve.step_w / 2 * (end_s - start_s)
-    # What readings leave out or blur has no limit.
+    # Energy that readings miss or blur has no upper limit.
     seen = curve.counts or not len(unread_s)
     sure = seen and not curve.blur_s and not curve.unseen_j
     limit_j = at_most_j + noise_j if sure else None
@@ -110,7 +108,7 @@ def energy_of(
     )
     unread_sd = unread_j / math.sqrt(3)
     sds = (first.sd, last.sd, readings_sd, shown_sd, unread_sd)
-    # Readings of a part of the time may all be of the same part of each turn of a loop.
+    # Readings of a part of the time may all see the same part of each iteration of a loop.
     turns_j = curve.unseen * Stretches.between(edges_s, start_s, end_s).uncertain_j(power)
     margin_j = first.beyond_j + last.beyond_j + turns_j + NORMAL_97_5 * math.hypot(*sds)
     if value_j <= 0:
@@ -129,8 +127,8 @@ def energy_of(
 
 
 def _not_shown_to_its_end(curve: Curve, start_s: float, end_s: float, before: int) -> WindowEnergy:
-    """That of a window after whose end the sensor did not change. What a counter did not show of
-    it any more has an upper limit if the device has one.
+    """Energy of a window that ends after the last sensor update. The part that a counter does not
+    show has an upper limit if the device has one.
     """
     if curve.until_s >= end_s + _ENDS_SOON * (curve.every_s or 0.0):
         return WindowEnergy(None, NOT_SHOWN, None, 0, curve.every_s)
@@ -143,7 +141,7 @@ def _not_shown_to_its_end(curve: Curve, start_s: float, end_s: float, before: in
 
 
 def _limits(curve: Curve, start_s: float, end_s: float) -> tuple[float, float]:
-    """The joules between the changes that surely came in the window, and between those that surely
+    """Joules between the changes that surely came in the window, and between those that surely
     came before and after it.
     """
     early, late = curve.early_s, curve.late_s
@@ -157,7 +155,7 @@ def _limits(curve: Curve, start_s: float, end_s: float) -> tuple[float, float]:
 
 
 class _UpTo(NamedTuple):
-    """Joules up to a moment: they may be off by as much as `beyond_j`, and by errors of `sd`."""
+    """Joules up to a moment, with a bound `beyond_j` and a standard error `sd`."""
 
     joules: float
     beyond_j: float
@@ -184,7 +182,7 @@ def _up_to(curve: Curve, place: int, moment_s: float, power: PowerRange, edges_s
     else:
         middle_j = (least_j + most_j) / 2
     slack_j = float(curve.slack_s[place]) * spent_j / length_s
-    # Where a load begins or ends at the edge, a blur is off by as much, and at both alike.
+    # Where a load begins or ends at the edge, a blur adds an error of the same sign at both edges.
     beyond_j = max(most_j - middle_j, middle_j - least_j)
     beyond_j += _blurred_j(curve, moment_s, power.resolution_s, edges_s)
     return _UpTo(float(curve.joules[place]) + middle_j, beyond_j, slack_j / math.sqrt(3))
@@ -210,7 +208,7 @@ def _blurred_j(curve: Curve, moment_s: float, resolution_s: float, edges_s: Numb
 def _shown(
     least: float, most: float, curve: Curve, resolution_s: float, beyond: float
 ) -> PowerRange:
-    """The range of what was shown, and a little `beyond`, as a share of it."""
+    """The range of power shown, extended by the share `beyond`."""
     if curve.shown_w is not None:
         least, most = min(least, curve.shown_w[0]), max(most, curve.shown_w[1])
     low_w, high_w = max(0.0, least - beyond * (most - least)), most + beyond * (most - least)
@@ -220,7 +218,7 @@ def _shown(
 
 
 def _often(every_s: float | None, at_most_s: float = math.inf) -> str:
-    """How often a sensor changes: it may do so unseen where it is not read for `at_most_s`."""
+    """How often a sensor changes; changes within `at_most_s` between readings are missed."""
     return "" if every_s is None else f", which changes every {min(every_s, at_most_s):.3g} s"
 
 
@@ -232,7 +230,7 @@ def _unread(unread_s: float, length_s: float, often: str) -> str:
 
 
 def _too_short(curve: Curve, start_s: float, end_s: float, knots: tuple[int, int]) -> str:
-    """The reason for a window, with the last of the `knots` before, and the first after it."""
+    """The reason, given the last of the `knots` before the window and the first after it."""
     length_s, every_s = end_s - start_s, curve.every_s
     before_s, after_s = (float(curve.times_s[place]) for place in knots)
     unread_s = float(curve.unread_between(before_s, after_s).sum())

@@ -1,4 +1,4 @@
-"""A recording as a table, for other programs: Parquet or CSV."""
+"""Conversion of a recording to a table for other programs: Parquet or CSV."""
 
 import glob
 import importlib
@@ -25,7 +25,7 @@ from opcost.power.recorded_windows import (
 from opcost.power.recording import FIELDS, VERSION, Recording, claim, is_event
 
 _ROWS = 100_000
-"""Samples that are in memory at once."""
+"""Samples in memory at a time."""
 
 _METADATA = b"opcost"
 SUFFIXES = (".parquet", ".csv")
@@ -41,17 +41,17 @@ SCHEMA = pa.schema(
         *((name, pa.float64()) for name in FIELDS[2:]),
     ]
 )
-"""A row for each reading of a device: `time_s` is that of the monotonic clock, `segment` counts the
-parts of a recording that was continued."""
+"""A row for each reading of a device: `time_s` is of the monotonic clock, `segment` counts the
+parts of a continued recording."""
 
 
 def recording_beside(output: Path) -> Path:
-    """The folder of the recording that becomes a table."""
+    """The folder of the recording that becomes the table `output`."""
     return output.with_name(f"{output.name}{_FOLDER}")
 
 
 def _output_of(folder: Path) -> Path | None:
-    """The table that the recording in a folder becomes, if it is such a folder."""
+    """The table that the recording in a folder becomes, or None for another folder."""
     name = folder.name.removesuffix(_FOLDER)
     return None if name in ("", folder.name) else folder.with_name(name)
 
@@ -59,13 +59,13 @@ def _output_of(folder: Path) -> Path | None:
 def prepare_table(output: Path, append: bool) -> None:
     """Make sure that a new recording can become a table at `output`, or be appended to it.
 
-    What a killed measurement left beside it becomes a segment of it. Raises OpcostError for a file
-    that cannot be written or continued.
+    Data left by a killed measurement becomes a segment of it. Raises OpcostError for a file that
+    cannot be written or continued.
     """
-    importlib.import_module("pandas")  # pyarrow does so as it writes: too late as Python ends
+    importlib.import_module("pandas")  # pyarrow imports it when writing: too late at exit
     _check_table(output, append)
     _finish_earlier(output)
-    # What was left became a .csv file just now, which cannot be continued.
+    # The data left may just have become a .csv file, which cannot be continued.
     _check_table(output, append or output.suffix == ".parquet")
 
 
@@ -84,7 +84,7 @@ def _check_table(output: Path, append: bool) -> None:
 
 
 def unfinished(output: Path) -> str | None:
-    """What is to be said of a recording beside `output` that is not part of it, if there is one."""
+    """A message about a recording beside `output` that is not part of it, if there is one."""
     folder = recording_beside(output)
     if not (folder / "about.json").is_file():
         return None
@@ -97,9 +97,9 @@ def unfinished(output: Path) -> str | None:
 
 
 def _finish_earlier(output: Path) -> None:
-    """Turn what a killed measurement left beside `output` into a segment of it.
+    """Turn the data that a killed measurement left beside `output` into a segment of it.
 
-    Raises OpcostError for a folder that is no recording.
+    Raises OpcostError for a folder that is not a recording.
     """
     folder = recording_beside(output)
     if not folder.exists():
@@ -110,7 +110,7 @@ def _finish_earlier(output: Path) -> None:
     )
     if not folder.is_dir():
         raise something_else
-    claimed = claim(folder)  # what is in it may be as yet incomplete if another process has it
+    claimed = claim(folder)  # its content may be incomplete while another process holds it
     try:
         if (folder / "about.json").is_file():
             if Recording(folder).is_written:
@@ -136,7 +136,7 @@ def finish(output: Path) -> int:
     recording = Recording(folder)
     recording.check()
     about = recording.about
-    if output.suffix == ".parquet":  # others have readings alone
+    if output.suffix == ".parquet":  # .csv files contain readings only
         about |= {"events": events_with_energy(recording), "most_by_name": most_by_name(recording)}
     for left in output.parent.glob(f".{glob.escape(output.name)}.*.tmp"):  # killed while writing
         left.unlink(missing_ok=True)
@@ -163,19 +163,21 @@ def _segments_before(output: Path, folder: Path) -> list[dict[str, Any]]:
 def _write(recording: Recording, output: Path, known: list[dict[str, Any]]) -> None:
     earlier = pq.ParquetFile(output) if output.exists() else None
     with replacing(output) as temporary:
-        with _writer(temporary, output.suffix) as writer:
+        is_parquet = output.suffix == ".parquet"
+        open_writer = pq.ParquetWriter if is_parquet else pyarrow.csv.CSVWriter
+        with open_writer(temporary, SCHEMA) as writer:
             for batch in earlier.iter_batches(_ROWS) if earlier else ():
                 writer.write_table(pa.Table.from_batches([batch]).cast(SCHEMA))
             for part in _tables(recording, len(known)):
                 writer.write_table(part)
-            if isinstance(writer, pq.ParquetWriter):  # the schema would have it once more
+            if isinstance(writer, pq.ParquetWriter):  # not in the schema, which stores it twice
                 writer.add_key_value_metadata({_METADATA: _described(known)})
-        if output.suffix == ".parquet":
+        if is_parquet:
             _check_readable(temporary, output, recording.folder, len(known[-1]["events"]))
 
 
 def _described(known: Sequence[Mapping[str, Any]]) -> str:
-    """What was recorded in each segment, as it is written."""
+    """The metadata of segments as JSON."""
     short = [
         {**segment, "events": [without_defaults(event) for event in segment.get("events", [])]}
         for segment in known
@@ -184,7 +186,7 @@ def _described(known: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _check_readable(written: Path, output: Path, folder: Path, events: int) -> None:
-    """Raise OpcostError if a table cannot be read back, before what it was made of is deleted."""
+    """Raise OpcostError if a table cannot be read back, before its recording is deleted."""
     try:
         pq.ParquetFile(written)
     except OSError as error:
@@ -196,7 +198,7 @@ def _check_readable(written: Path, output: Path, folder: Path, events: int) -> N
 
 
 def segments(path: Path) -> list[dict[str, Any]]:
-    """What was recorded in each segment of a Parquet file: sources, labels, windows, metrics.
+    """The metadata of each segment of a Parquet file: sources, labels, windows, metrics.
 
     Raises OpcostError for another file.
     """
@@ -243,12 +245,6 @@ def _is_segment(document: Any) -> bool:
         return False
     parts = [document.get(name, []) for name in ("events", "sources")]
     return all(isinstance(part, list) for part in parts) and all(map(is_event, parts[0]))
-
-
-def _writer(path: Path, suffix: str) -> pq.ParquetWriter | pyarrow.csv.CSVWriter:
-    if suffix == ".parquet":
-        return pq.ParquetWriter(path, SCHEMA)
-    return pyarrow.csv.CSVWriter(path, SCHEMA)
 
 
 def _tables(recording: Recording, segment: int) -> Iterator[pa.Table]:

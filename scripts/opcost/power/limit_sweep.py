@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 _LIMITS = 8
 _BINDS = 0.9
-"""A limit of which a step draws less than this share is not what slows it."""
-_BATCHES = 20
+"""A limit does not bind if a step draws less than this share of it."""
+_BLOCKS = 20
 _SETTLE_SHARE = 0.3
-"""So much of the time of a window, the step runs before it: clocks and temperature settle."""
+"""Before a window, the step runs for this share of its time: clocks and temperature settle."""
 
 Step = Callable[[], object]
 
@@ -35,8 +35,8 @@ Step = Callable[[], object]
 @dataclass(frozen=True)
 class AtLimit:
     """A step at a power limit in watts: its time in seconds, and its energy in joules or the
-    `reason` why there is none, with 95 % intervals; the number of `steps` that were measured, and
-    flags of the energy. The error of the sensor's gain, common to all limits, is in no interval.
+    `reason` why there is none, with 95 % intervals; the number of measured `steps`, and flags of
+    the energy. The error of the sensor's gain is common to all limits and in no interval.
     """
 
     limit_w: float
@@ -62,8 +62,8 @@ class LimitSweep:
 
     @property
     def best(self) -> AtLimit | None:
-        """The one among the measured limits with the least energy x time squared; None if no limit
-        has an energy. Limits between them are not considered, nor whether intervals overlap.
+        """The measured limit with the least energy x time squared; None if no limit has an energy.
+        Limits between the measured ones, and intervals, are not considered.
         """
         known = [(ed2p.value, point) for point in self.points if (ed2p := point.ed2p)]
         return min(known, key=lambda each: each[0])[1] if known else None
@@ -76,7 +76,7 @@ class LimitSweep:
         return optimum([(point.limit_w, ed2p) for point in self.points if (ed2p := point.ed2p)])
 
     def _as_good(self, best: AtLimit) -> list[AtLimit]:
-        """The other limits whose cost is within the errors of both that of the best one."""
+        """The other limits whose cost does not differ from the best one within the errors."""
         assert best.ed2p is not None
         found = []
         for point in self.points:
@@ -98,8 +98,8 @@ class LimitSweep:
         lines += [f"no energy: {reason}" for reason in sorted(reasons)]
         if self.best is not None:
             alike = ", ".join(f"{point.limit_w:g} W" for point in self._as_good(self.best))
-            told = f"; not told apart from it: {alike}" if alike else ""
-            lines.append(f"Least energy x time² among these: {self.best.limit_w:g} W{told}.")
+            similar = f"; not distinguishable from it: {alike}" if alike else ""
+            lines.append(f"Least energy x time² among these: {self.best.limit_w:g} W{similar}.")
         drawn = [each.mean_power_w for each in self.points if each.mean_power_w is not None]
         if drawn and max(drawn) < _BINDS * min(each.limit_w for each in self.points):
             lines.append(f"The step draws at most {max(drawn):.3g} W: none of the limits binds.")
@@ -120,14 +120,14 @@ def sweep_limits(
 ) -> LimitSweep:
     """Measure a step, as of training or inference, at several power limits of a GPU.
 
-    `step` runs on that GPU, and again and again: for about `seconds` at each limit, after a third
-    of that in which clocks and temperature settle. `limits` are in watts, by default eight from the
-    highest that the GPU allows to the lowest. `gpu` is the number that CUDA gives it, or the
-    beginning of its UUID; the lock of studies is held meanwhile.
+    `step` runs on that GPU repeatedly: for about `seconds` at each limit, after a third of that
+    time in which clocks and temperature settle. `limits` are in watts, by default eight from the
+    highest to the lowest that the GPU allows. `gpu` is its CUDA index, or the beginning of its
+    UUID; the lock that studies use is held meanwhile.
 
-    The limit that was set before is restored whatever happens (docs/how_to/gpu.md).
-    Raises OpcostError before anything is measured if a limit is outside the range that the GPU
-    allows, without permission (root, or the capability CAP_SYS_ADMIN), and if there is no such GPU.
+    The previous limit is restored whatever happens (docs/how_to/gpu.md). Raises
+    OpcostError before anything is measured if a limit is outside the range that the GPU allows,
+    without permission (root, or the capability CAP_SYS_ADMIN), and if there is no such GPU.
     """
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0.1:
         raise OpcostError(f"seconds is {seconds!r}: give a number of seconds, at least 0.1")
@@ -162,42 +162,40 @@ def _in_order(limits: Iterable[float]) -> list[float]:
 
 
 def _at_limit(step: Step, limit_w: float, seconds: float, monitor: Monitor) -> AtLimit:
-    """Run the step at a limit that is set."""
+    """Measure the step at a limit that is already set."""
     step_s = _settled_s(step, _SETTLE_SHARE * seconds)
-    in_batch = max(1, round(seconds / _BATCHES / step_s))
+    in_block = max(1, round(seconds / _BLOCKS / step_s))
     window = start(f"{limit_w:g} W", monitor=monitor)
     times_s: list[float] = []
     while len(times_s) < 2 or window.time_s < seconds:
-        times_s.append(_batch_s(step, in_batch))
+        times_s.append(_block_s(step, in_block))
     window.stop()
     [found] = window.devices.values()
-    steps = in_batch * len(times_s)
-    energy = None if found.energy is None else _per(found.energy, steps)
-    per_step = mean([batch_s / in_batch for batch_s in times_s])
+    steps = in_block * len(times_s)
+    energy = None
+    if (total := found.energy) is not None:
+        low, high = (None if each is None else each / steps for each in (total.low, total.high))
+        energy = Estimate(total.value / steps, low, high)
+    per_step = mean([block_s / in_block for block_s in times_s])
     return AtLimit(limit_w, per_step, energy, found.reason, found.mean_power_w, steps, found.flags)
 
 
 def _settled_s(step: Step, seconds: float) -> float:
-    """Run the step for so long, at least twice: the first may take longer. Returns its time."""
+    """Run the step for `seconds`, at least twice: the first may take longer. Returns its time."""
     begun_s = time.monotonic()
-    step_s = _batch_s(step, 1)
+    step_s = _block_s(step, 1)
     while True:
-        step_s = _batch_s(step, 1)
+        step_s = _block_s(step, 1)
         if time.monotonic() - begun_s >= seconds:
             return max(step_s, 1e-6)
 
 
-def _batch_s(step: Step, count: int) -> float:
+def _block_s(step: Step, count: int) -> float:
     begun_s = time.monotonic()
     for _ in range(count):
         step()
     wait_for_devices()
     return time.monotonic() - begun_s
-
-
-def _per(energy: Estimate, steps: int) -> Estimate:
-    low, high = (None if each is None else each / steps for each in (energy.low, energy.high))
-    return Estimate(energy.value / steps, low, high)
 
 
 def _row(point: AtLimit) -> dict[str, Any]:

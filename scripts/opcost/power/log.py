@@ -6,13 +6,11 @@ from opcost.power.recording import around
 
 
 def log(**values: float) -> bool:
-    """Write values into the recordings that this program runs in, such as `log(loss=0.3)`, and into
-    those that its own monitors keep.
+    """Write values such as `log(loss=0.3)` into the recordings that this program runs in, and into
+    those of its own monitors. They belong to the windows that are open.
 
-    To be called inside the window whose line should have them; windows around it have them, too.
-
-    Returns whether there is one: without, as when the program runs without `opcost measure`,
-    nothing is written. Raises OpcostError for what is no number, with or without a recording.
+    Returns whether there is a recording; without `opcost measure`, nothing is written. Raises
+    OpcostError for a value that is not a number, with or without a recording.
     """
     numbers = {}
     for name, each in values.items():

@@ -1,4 +1,4 @@
-"""A running sampler, and the energy of windows of its recording."""
+"""Monitors: a running sampler, and the energy of windows from its recording."""
 
 import atexit
 import math
@@ -39,19 +39,19 @@ _kept: list[Recording] = []
 
 
 def kept_recordings() -> list[Recording]:
-    """The recordings that this process's open monitors keep."""
+    """The recordings of this process's open monitors that outlast them."""
     return list(_kept)
 
 
 class _Window(Protocol):
-    """What a monitor knows of a window."""
+    """The part of a window that a monitor uses."""
 
     name: str
 
 
 class _Left(NamedTuple):
-    """What a closed monitor keeps for windows that are not asked yet: readings up to a moment, in
-    a file that is deleted already, and why they had ended by then.
+    """Readings that a closed monitor keeps, in a deleted file, for windows whose energy may still
+    be asked; when they end, and why they had already ended, if so.
     """
 
     samples: NDArray[np.void]
@@ -60,9 +60,7 @@ class _Left(NamedTuple):
 
 
 class _Near(NamedTuple):
-    """What is shown around a window: from and to which sample and edge, by each source, and the
-    edges.
-    """
+    """Samples around a window, by source: the range of samples and edges, and the edges."""
 
     place: tuple[int, int, int, int]
     shown: list[Shown]
@@ -73,14 +71,13 @@ class Monitor:
     """A process that records the power of devices, while it is open.
 
     `devices` are named as in targets (`cuda:0`, `cpu`); by default, all that this process may see.
-    `period_s` is the time between readings, by default that which suits the sensors. The recording
-    is kept if a `folder` is given, which must be new or empty, or an `output`, a new .parquet or
-    .csv file that is written when the monitor is closed. With `append`, a .parquet `output` may
-    exist, and gets another segment. `labels` are kept in the recording. `user` is the process whose
-    use of the devices is told from that of others, with its descendants; by default, this one, and
-    0 for none.
+    `period_s` is the time between readings, by default chosen for the sensors. The recording is
+    kept in `folder`, which must be new or empty, or written to `output`, a new .parquet or .csv
+    file, when the monitor is closed. With `append`, a .parquet `output` may exist, and gets another
+    segment. `labels` are stored in the recording. `user` is the process to which use of the devices
+    is attributed, with its descendants; by default this process, 0 for none.
 
-    Raises OpcostError for an unknown device, and a folder that holds something else.
+    Raises OpcostError for an unknown device, and for a folder that contains something else.
     """
 
     def __init__(
@@ -98,8 +95,8 @@ class Monitor:
         if append and output is None:
             raise OpcostError("append continues an output: give its name")
         self._user = user
-        self._output = None if output is None else Path(output).resolve()  # a link stays one
-        if self._output is not None:  # the program may change its directory
+        self._output = None if output is None else Path(output).resolve()  # follows a link
+        if self._output is not None:  # absolute: the program may change its directory
             if folder is not None:
                 raise OpcostError("give a folder or an output, not both")
             prepare_table(self._output, append)
@@ -146,17 +143,17 @@ class Monitor:
 
     @property
     def is_running(self) -> bool:
-        """Whether it reads the meters."""
+        """Whether the sampler runs."""
         return self._sampler.is_running
 
     @property
     def is_own(self) -> bool:
-        """Whether this process opened it, and is no fork of the one that did."""
+        """Whether this process opened the monitor, rather than a parent of this fork."""
         return self._sampler.is_own
 
     @property
     def devices(self) -> list[str]:
-        """The devices that are read."""
+        """The names of the devices that are read."""
         return [source["name"] for source in self._sources]
 
     def __enter__(self) -> Self:
@@ -166,11 +163,11 @@ class Monitor:
         self.close()
 
     def close(self) -> None:
-        """End the recording; a temporary one is deleted, and the `output` is written, with so many
-        readings as `written` then says. Windows that are over can be asked afterwards, too; of
-        others, a warning tells.
+        """End the recording. A temporary one is deleted; `output` is written, and `written` is then
+        its number of readings. Windows that are over can still be asked for their energy; windows
+        that are not cause a warning.
 
-        A fork of the process that opened it leaves it as it is. Raises OpcostError, and keeps the
+        A fork of the process that opened it leaves it open. Raises OpcostError, and keeps the
         recording, if there is another file at `output` by now.
         """
         if self.is_own:
@@ -182,7 +179,7 @@ class Monitor:
         self._end(keep=False)
 
     def _end_at_exit(self) -> None:
-        self._unasked.clear()  # nobody can ask any more
+        self._unasked.clear()  # nobody can ask at exit
         self.close()
 
     def _end(self, keep: bool) -> None:
@@ -217,15 +214,15 @@ class Monitor:
             )
 
     def begins(self, window: _Window) -> None:
-        """A window of this monitor has begun."""
+        """Note that a window of this monitor has begun."""
         self._begun.add(window)
 
     def forget(self, window: _Window) -> None:
-        """A window that has begun is of nothing, and never ends."""
+        """Discard a window whose work did not start."""
         self._begun.discard(window)
 
     def is_over(self, window: _Window) -> None:
-        """A window is over, and may be asked for its energy."""
+        """Note that a window is over, and may be asked for its energy."""
         self._begun.discard(window)
         if not self.is_closed:
             self._unasked.add(window)
@@ -240,27 +237,27 @@ class Monitor:
                 recording.note(event)
 
     def was_asked(self, window: _Window) -> None:
-        """A window has its energy, and needs no readings any more."""
+        """Note that a window has its energy: it needs no more readings."""
         self._unasked.discard(window)
         if self.is_closed and not self._unasked:
             self._left = self._kept_near = None
 
     def mark(self) -> float:
-        """Have all meters read now. Returns the moment, of the monotonic clock."""
+        """Have all meters read now. Returns the time of the monotonic clock."""
         now_s = time.monotonic()
         self._sampler.read_now()
         return now_s
 
     def edge(self) -> float:
-        """The same at the edge of a window, where the program begins to do something else."""
+        """As `mark`, at the edge of a window, where the work of the program changes."""
         now_s = self.mark()
         insort(self._edges_s, now_s)  # those of other threads may be later
         return now_s
 
     def energy(self, start_s: float, end_s: float) -> dict[str, DeviceEnergy]:
-        """What each device used between two moments of the monotonic clock.
+        """The energy of each device between two times of the monotonic clock.
 
-        Waits until the sensors have shown the end, for a few of their periods.
+        Waits a few periods, until the sensors have shown the end.
         """
         if not self.is_own and (of_fork := self._sampler.fault()):
             return self._without(of_fork)
@@ -291,24 +288,22 @@ class Monitor:
         return found
 
     def _near(self, samples: NDArray[np.void], start_s: float, end_s: float) -> "_Near":
-        """What is shown around a window. It is kept for the next one that is asked, which mostly
-        needs the same.
-        """
-        times_s = samples["time_s"]  # a search reads a few of them from the file
+        """The samples around a window, cached because the next window mostly needs the same."""
+        times_s = samples["time_s"]  # bisect reads only a few of them from the file
         span_s = around(start_s, end_s, self.period_s)
         first, last = (bisect_left(times_s, moment_s) for moment_s in span_s)
         first_edge, last_edge = (bisect_left(self._edges_s, moment_s) for moment_s in span_s)
         place = (first, last, first_edge, last_edge)
         if self._kept_near is None or self._kept_near.place != place:
-            # One edge more on either side tells how long the stretches there are.
+            # One more edge on either side bounds the stretches there.
             edges_s = np.unique(self._edges_s[max(first_edge - 1, 0) : last_edge + 1])
             shown = Shown.of_sources(samples[first:last], self._sources)
             self._kept_near = _Near(place, shown, edges_s)
         return self._kept_near
 
     def _flush_once(self, moment_s: float) -> None:
-        """Have written what was read up to a moment, unless it is already. Raises OpcostError if
-        the sampler does not answer.
+        """Have the sampler write all readings up to a moment, if it has not. Raises OpcostError if
+        it does not answer.
         """
         if moment_s > self._flushed_s:
             now_s = time.monotonic()
@@ -316,11 +311,11 @@ class Monitor:
             self._flushed_s = now_s
 
     def _ready_s(self, end_s: float) -> float:
-        """When the sensors have shown what was before a moment."""
+        """When the sensors have shown the power before a moment."""
         return end_s + self._shown_after_s(_REFRESHES_AFTER)
 
     def _wait_for(self, end_s: float) -> None:
-        """Wait until the sensors have shown what was before a moment."""
+        """Wait until the sensors have shown the power before a moment."""
         ready_s = self._ready_s(end_s)
         while (left_s := ready_s - time.monotonic()) > 0 and self._sampler.is_running:
             time.sleep(min(left_s, _POLL_S))
@@ -331,23 +326,23 @@ class Monitor:
         return By.PROCESSOR_TIME if source["shared_by_time"] else By.MEMORY
 
     def _without(self, reason: str) -> dict[str, DeviceEnergy]:
-        """That of all devices, none of which has energy for that reason."""
+        """All devices, without energy for that reason."""
         return {
             name: DeviceEnergy.without(self.missing.get(name, reason))
             for name in [*self.devices, *self.missing]
         }
 
     def _shown_after_s(self, refreshes: int) -> float:
-        """Seconds in which all sensors are refreshed so often, and show what was before."""
+        """Seconds until all sensors have been refreshed so often, averages included."""
         slowest_s = max((each.refresh_s + each.lag_s for each in self._sensors), default=0.0)
         averaging_s = max((each.averaging_s for each in self._sensors), default=0.0)
         return refreshes * slowest_s + averaging_s / 2
 
 
 def _claimed(folder: str | os.PathLike[str] | None) -> tuple[Path, Descriptor, bool]:
-    """The folder of a recording, by default a temporary one, what holds it, and whether it is new.
+    """The folder of a recording, by default temporary, the lock on it, and whether it is new.
 
-    Raises OpcostError for one that holds something else, or if none can be made.
+    Raises OpcostError for a folder that contains something else or cannot be made.
     """
     path = None
     try:
@@ -374,7 +369,7 @@ def _check(
     labels: Mapping[str, str] | None,
     user: int | None,
 ) -> None:
-    """Raise OpcostError for arguments that no monitor can have."""
+    """Raise OpcostError for invalid arguments of a monitor."""
     if period_s is not None and not _PERIOD.holds(period_s):
         raise OpcostError(f"period_s is {period_s!r}; allowed: seconds from 0.001 to 60")
     if user is not None and not _PROCESS.holds(user):

@@ -1,4 +1,4 @@
-"""The power limit of a GPU: read, set to stay, and reset."""
+"""The power limit of a GPU: read, set permanently, and reset."""
 
 import os
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from opcost.target import OperatingPoint
 
 
 def power_limits() -> dict[str, PowerLimits | str]:
-    """Name, such as `cuda:0`, of each GPU that this process may see -> its power limit, or why it
-    is not known. Raises OpcostError if NVML finds no GPU.
+    """The power limits of each visible GPU by name, such as `cuda:0`, or why they are unknown.
+    Raises OpcostError if NVML finds no GPU.
     """
     found: dict[str, PowerLimits | str] = {}
     for number in range(len(_uuids())):
@@ -27,12 +27,12 @@ def power_limits() -> dict[str, PowerLimits | str]:
 
 
 def set_power_limit(watts: float, gpu: int | str = 0) -> float:
-    """Set the power limit of a GPU, in watts, to stay: until it is set again, or the driver is
-    unloaded. Returns the limit that was set before, in watts.
+    """Set the power limit of a GPU, in watts, until it is set again or the driver is unloaded.
+    Returns the previous limit in watts.
 
-    `gpu` is the number that CUDA gives it, or the beginning of its UUID. Waits for a study that
-    measures on it. Raises OpcostError for a limit outside the range that the GPU allows, without
-    permission (root, or the capability CAP_SYS_ADMIN), and if there is no such GPU.
+    `gpu` is its CUDA index, or the beginning of its UUID. Waits for a study that measures on it.
+    Raises OpcostError for a limit outside the range that the GPU allows, without permission (root,
+    or the capability CAP_SYS_ADMIN), and if there is no such GPU.
     """
     if isinstance(watts, bool) or not isinstance(watts, int | float):
         raise OpcostError(f"the power limit is {watts!r}: give a number of watts")
@@ -45,7 +45,7 @@ def set_power_limit(watts: float, gpu: int | str = 0) -> float:
 
 
 def reset_power_limit(gpu: int | str = 0) -> float:
-    """Set the power limit of a GPU to its default. Returns the limit that was set before, in watts.
+    """Set the power limit of a GPU to its default. Returns the previous limit in watts.
 
     Arguments and errors are those of `set_power_limit`.
     """
@@ -75,8 +75,8 @@ def uuid_of(gpu: int | str) -> str:
 
 
 def name_of(gpu: int | str) -> str:
-    """The name of a GPU as targets and monitors have it, such as `cuda:0`. Raises OpcostError if
-    there is no such GPU.
+    """The name of a GPU in targets and monitors, such as `cuda:0`. Raises OpcostError if there is
+    no such GPU.
     """
     return f"cuda:{_uuids().index(uuid_of(gpu))}"
 

@@ -1,4 +1,4 @@
-"""The windows of a recording, with the energy of each device in them."""
+"""The windows of a recording with the energy of each device, and rows that combine windows."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -27,14 +27,14 @@ _MOSTLY: dict[str, Any] = {
     "gain_uncertainty": None,
     "flags": [],
 }
-"""What is kept of a device in a window, if that is nothing."""
+"""Default values of a device in a window, which are not written."""
 
 
 def events_with_energy(recording: Recording) -> list[dict[str, Any]]:
-    """The events of a recording; those of windows have `devices`: name -> joules with their
-    interval, or the reason why there are none, and what qualifies them.
+    """The events of a recording; windows have `devices`: name -> joules with their interval, or the
+    reason why there are none, and what qualifies them.
 
-    A recording without windows gets one, of all of it. Of beginnings of windows, those are left
+    A recording without windows gets one over its whole length. Beginnings are kept only of windows
     that have no end.
     """
     samples, about, lost = recording.mapped(), recording.about, recording.lost()
@@ -80,8 +80,8 @@ def _without_ended(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _whole(
     samples: NDArray[np.void], sources: Sequence[Mapping[str, Any]], lost: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """A window that reaches as far as all devices are shown, without those that were lost; none if
-    nothing is shown.
+    """A window of the time in which all devices, except lost ones, are known; none if there is no
+    such time.
     """
     every = zip(sources, Shown.of_sources(samples, sources), strict=True)
     spans_s = {source["name"]: each.span_s for source, each in every if each.span_s is not None}
@@ -94,8 +94,8 @@ def _whole(
 
 
 def not_ended(segments: Iterable[Mapping[str, Any]]) -> str | None:
-    """What is to be said of windows that have a beginning alone, if there are any: their program
-    was killed, or closed its monitor.
+    """A message about windows that began and did not end, if there are any: their program was
+    killed, or closed its monitor.
     """
     names = [
         repr(event["begun"]) for each in segments for event in each["events"] if "begun" in event
@@ -107,8 +107,8 @@ def not_ended(segments: Iterable[Mapping[str, Any]]) -> str | None:
 
 
 def most_by_name(recording: Recording) -> dict[str, dict[str, float]]:
-    """The most that each device can have used from the start of the first window of a name to the
-    end of the last one, for names of several windows: {name: {device: joules}}.
+    """{name: {device: joules}}: upper limits of the energy from the start of the first window of a
+    name to the end of the last one, for names of several windows.
     """
     spans: dict[str, tuple[float, float]] = {}
     several: set[str] = set()
@@ -133,7 +133,7 @@ def most_by_name(recording: Recording) -> dict[str, dict[str, float]]:
 
 
 def without_defaults(event: dict[str, Any]) -> dict[str, Any]:
-    """An event as it is written: fields of devices that are what they mostly are, are left out."""
+    """An event as it is written: without default values of devices."""
     return _of_devices(
         event,
         lambda used: {name: x for name, x in used.items() if name not in _MOSTLY or x},
@@ -141,7 +141,7 @@ def without_defaults(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_defaults(event: dict[str, Any]) -> dict[str, Any]:
-    """An event as it was before it was written."""
+    """An event with the default values that `without_defaults` removed."""
     return _of_devices(event, lambda used: {**_MOSTLY, **used})
 
 
@@ -154,7 +154,7 @@ def _of_devices(
 
 
 def _kept(used: DeviceEnergy) -> dict[str, Any]:
-    """What a recording keeps of a device in a window; what all windows share is kept once."""
+    """The values of a device that differ between windows."""
     return {
         **ENERGY.columns(used.energy),
         "reason": used.reason,
@@ -167,8 +167,8 @@ def _kept(used: DeviceEnergy) -> dict[str, Any]:
 
 
 def window_rows(segments: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each window of all segments, in their order: its time, the energy of each device or
-    the reason why it has none, and the last value of each metric that was logged in it.
+    """A row for each window of all segments, in order: its time, the energy of each device or the
+    reason why it has none, and the last value of each metric that was logged in it.
     """
     rows = []
     for number, segment in enumerate(segments, 1):
@@ -202,8 +202,8 @@ def window_rows(segments: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def rows_by_name(segments: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A row for all windows of the same name in a segment: their number, the sums of their times
-    and energies, and the last value of each metric.
+    """A row for all windows of the same name in a segment: their number, total time and energy, and
+    the last value of each metric.
     """
     together: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for row in window_rows(segments):
@@ -235,11 +235,10 @@ def _together(same: Sequence[Mapping[str, Any]], most_j: Mapping[str, float]) ->
 def _used_by_all(
     used: Sequence[tuple[float, Mapping[str, Any]]], overlap: bool, most_j: float | None
 ) -> dict[str, Any]:
-    """What a device used in several windows, each with its time; from the first to the last of
-    them, it used `most_j` at most.
+    """The energy of a device in several windows, each with its time, `most_j` at most.
 
-    Windows of the same name mostly begin and end at the same places of a program, where power
-    rises and falls in the same way. So their errors are alike and do not cancel: limits add up.
+    Windows of the same name usually begin and end at the same places of a program, where power
+    rises and falls in the same way: their errors are correlated, so limits add up.
     """
     if len(used) == 1:
         return {**used[0][1], "windows_with_energy": None, "windows_without_energy": None}
@@ -269,7 +268,7 @@ def _used_by_all(
 
 
 def _no_total(used: Sequence[Mapping[str, Any]], overlap: bool) -> str | None:
-    """Why there is no sum over several windows, or None if there is one."""
+    """Why there is no total of several windows, or None if there is one."""
     reasons = [each["reason"] for each in used if each["energy_j"] is None]
     if len(reasons) == len(used) and len(set(reasons)) == 1:
         return str(reasons[0])

@@ -1,10 +1,11 @@
-"""A recording: the folder that a sampler writes, and what is read from it.
+"""A recording of power: the folder that a sampler writes, and how it is read.
 
     about.json      what was recorded: sources, period, clocks, labels
     samples         records of equal size, appended at least once a second
     events.jsonl    a line for each beginning and end of a window, and each metric
 
-A record that was cut off by a kill is ignored, so what is left is readable up to the last second.
+An incomplete last record is ignored, so a recording is readable up to the last second before a
+kill.
 """
 
 import fcntl
@@ -47,16 +48,16 @@ SAMPLE = np.dtype(
         ("all_use", "f8"),
     ]
 )
-"""A reading of a source: NaN for what it does not have, or was not asked for this time."""
+"""A reading of a source: NaN for values that it does not have, or that were not read this time."""
 
 FIELDS = tuple(SAMPLE.fields or ())
 STATE = FIELDS[4:-2]
-"""Fields that describe the state of the device; they are read once a second, and so is what its
-user and all processes use of it (attribution.py)."""
+"""Fields that describe the state of the device; they are read once a second, as is the use of the
+device by the user and by all processes (attribution.py)."""
 
 _ENVIRONMENT = "OPCOST_RECORDINGS"
 """The environment variable with the recordings that a program runs in, as JSON: the folder of each,
-and its id, because another may have taken the folder since."""
+and its id, because a later recording may use the same folder."""
 
 _ABOUT = {
     "sources": list_of(OBJECT),
@@ -77,23 +78,23 @@ class Recording:
 
     @property
     def samples_file(self) -> Path:
-        """The file of the records."""
+        """The file of records."""
         return self.folder / "samples"
 
     @property
     def events_file(self) -> Path:
-        """The file of the events."""
+        """The file of events."""
         return self.folder / "events.jsonl"
 
     def begin(self, about: Mapping[str, Any]) -> None:
-        """Write what is recorded, with both clocks at this moment."""
+        """Write the description, with both clocks at this moment."""
         clocks = {"monotonic_s": time.monotonic(), "unix_s": time.time()}
         known = {"version": VERSION, "id": uuid4().hex, **clocks}
         write_json(self.folder / "about.json", {**known, **about})
 
     @property
     def about(self) -> dict[str, Any]:
-        """What is recorded. Raises OpcostError for a damaged file, or one of another version."""
+        """The description. Raises OpcostError for a damaged file, or one of another version."""
         path = self.folder / "about.json"
         found: dict[str, Any] = read_json(path, "it is not a recording of opcost")
         if found.get("version") != VERSION:
@@ -104,7 +105,7 @@ class Recording:
         return found
 
     def check(self) -> None:
-        """Raise OpcostError if what is recorded is not described as opcost does."""
+        """Raise OpcostError if the description is damaged."""
         remedy = f"it is damaged: delete {self.folder}"
         check_values({**dict.fromkeys(_ABOUT), **self.about}, _ABOUT, self.folder, remedy)
 
@@ -130,8 +131,8 @@ class Recording:
         return np.array(self.mapped()[first : None if most is None else first + most])
 
     def mapped(self) -> NDArray[np.void]:
-        """All complete records, which are read from the file where they are needed; zeros at the
-        end, as of a power failure, are none. A file that its sampler has deleted has none.
+        """All complete records, memory-mapped, without zeros at the end (a power failure leaves
+        them); empty if the sampler has deleted the file.
         """
         try:
             with opened(self.samples_file) as file:
@@ -147,21 +148,21 @@ class Recording:
         return found[: bisect_left(range(size), 1, key=lambda place: not times_s[place] > 0)]
 
     def note(self, event: Mapping[str, Any]) -> None:
-        """Append an event. If it cannot be written, as on a full disk, the program goes on."""
+        """Append an event. The program continues if it cannot be written, as on a full disk."""
         text = json.dumps({"time_s": time.monotonic(), **event}, default=str)
-        line = f"\n{text}\n"  # what a full disk has cut does not spoil it
+        line = f"\n{text}\n"  # starts a new line: a full disk may have cut the last one
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         try:
             descriptor = os.open(self.events_file, flags, 0o644)
             try:
-                os.write(descriptor, line.encode())  # one write: lines of processes stay whole
+                os.write(descriptor, line.encode())  # one write: atomic between processes
             finally:
                 os.close(descriptor)
         except OSError as error:
             warnings.warn(f"opcost: {self.events_file} cannot be written: {error}", stacklevel=2)
 
     def lost(self) -> dict[str, str]:
-        """Device -> why its meter failed, for those whose did and that did not come back."""
+        """Device -> why its meter failed, for meters that did not recover."""
         lost: dict[str, str] = {}
         for each in self.events():
             if "lost" in each:
@@ -170,7 +171,7 @@ class Recording:
         return lost
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """All complete events; what a full disk has cut, or something has damaged, is left out."""
+        """All complete events, without damaged ones."""
         if not self.events_file.exists():
             return
         with lines_of(self.events_file, errors="replace") as lines:
@@ -181,7 +182,7 @@ class Recording:
 
 
 def is_event(document: Any) -> bool:
-    """Whether a document is an event: one of a window has a beginning and an end."""
+    """Whether a document is an event; an event of a window has a start and an end."""
     if not isinstance(document, dict):
         return False
     moments = [document.get(name) for name in ("start_s", "end_s")]
@@ -189,10 +190,10 @@ def is_event(document: Any) -> bool:
 
 
 def claim(folder: Path) -> int:
-    """Make the folder of a recording, or take an existing one. Returns the descriptor by which this
-    process has it, until that is closed.
+    """Make the folder of a recording, or take an existing one. Returns the descriptor that holds
+    it for this process until it is closed.
 
-    Raises OpcostError if another process has it.
+    Raises OpcostError if another process holds it.
     """
     for _ in range(_TRIES):
         folder.mkdir(parents=True, exist_ok=True)
@@ -201,14 +202,14 @@ def claim(folder: Path) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if folder.exists() and os.path.samestat(os.fstat(descriptor), folder.stat()):
                 return descriptor
-        os.close(descriptor)  # of another process, which may just have deleted the folder
+        os.close(descriptor)  # another process holds it, or has just deleted the folder
     raise OpcostError(
         f"another measurement is writing to {folder}: wait for its end, or name another output"
     )
 
 
 def around() -> list[Recording]:
-    """The recordings that this program runs in, which `opcost measure` began around it."""
+    """The recordings that this program runs in, begun by `opcost measure`."""
     return [
         Recording(Path(each["folder"]))
         for each in _named()
@@ -217,28 +218,29 @@ def around() -> list[Recording]:
 
 
 def environment_in(recording: Recording) -> dict[str, str]:
-    """The variables of a program that runs in a recording, as well as in those around this one."""
+    """The environment of a program that runs in a recording, and in those around this process."""
     own = {"folder": str(recording.folder), "id": recording.about["id"]}
     return {_ENVIRONMENT: json.dumps([*_named(), own])}
 
 
 def _named() -> list[dict[str, str]]:
-    """Those of the environment variable; it may be somebody else's."""
+    """The recordings named by the environment variable, if it is one of opcost."""
     try:
         found = json.loads(os.environ.get(_ENVIRONMENT, "[]"))
     except ValueError:
         return []
-    return [each for each in found if _is_named(each)] if isinstance(found, list) else []
-
-
-def _is_named(found: Any) -> bool:
-    return isinstance(found, dict) and all(
-        isinstance(found.get(name), str) for name in ("folder", "id")
-    )
+    if not isinstance(found, list):
+        return []
+    return [
+        each
+        for each in found
+        if isinstance(each, dict)
+        and all(isinstance(each.get(name), str) for name in ("folder", "id"))
+    ]
 
 
 def _identity(about: Path) -> str | None:
-    """The id of the recording that is described in a file, which is read when it is another."""
+    """The id of a recording, cached until its description changes."""
     try:
         state = about.stat()
         return _read_identity(about, state.st_ino, state.st_mtime_ns)

@@ -2,11 +2,11 @@
 
     python -m opcost.power.sampler FOLDER SETTINGS
 
-It is a process of its own, so that it does not compete for the interpreter with what is measured.
+It is a separate process, so that it does not compete for the interpreter with the measured program.
 It reads commands from standard input (sampler_process.py): `now` reads all meters at once, `flush
-NUMBER` writes what was read, and answers with the number. It ends with the input, and when it has
-another parent: forks of its parent may keep the input open. Signals that end a whole group of
-processes leave it to its parent's end.
+NUMBER` writes all readings, and answers with the number. It ends with the input, and when its
+parent changes: forks of the parent may keep the input open. It ignores signals that end a whole
+process group, so that it ends after its parent.
 """
 
 import fcntl
@@ -32,12 +32,12 @@ from opcost.power.recording import SAMPLE, STATE, Recording
 from opcost.power.sources import Source, described, open_sources
 
 SOON_S = 0.003
-"""So long after an edge, meters are read once more: a counter that is the same by then is slow."""
+"""Meters are read again this long after an edge: a counter that has not changed by then is slow."""
 
 _FLUSH_S = 1.0
 _STATE_S = 1.0
 _AGAIN_S = 1.0
-"""How long a meter that has failed is left alone."""
+"""How long a meter that has failed is not read."""
 
 _POLLS_PER_REFRESH = 4
 _FASTEST_S, _SLOWEST_S = 0.01, 0.1
@@ -45,7 +45,7 @@ _FASTEST_S, _SLOWEST_S = 0.01, 0.1
 
 class Sampler:
     """Reads the sources, and appends records to a recording; `user` is the process whose use of
-    the devices is told from that of others, or NOBODY.
+    the devices is recorded separately, or NOBODY.
     """
 
     def __init__(self, recording: Recording, sources: list[Source], user: int) -> None:
@@ -60,7 +60,7 @@ class Sampler:
         fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def read(self, with_state: bool = False) -> None:
-        """Read all meters; one that fails is noted, and read again after a while."""
+        """Read all meters. A failure is recorded, and the meter read again after a while."""
         with_state = with_state or time.monotonic() >= self._state_due_s
         if with_state:
             self._state_due_s = time.monotonic() + _STATE_S
@@ -87,18 +87,17 @@ class Sampler:
             self._recording.note({"back": name})
 
     def _use(self, meter: Meter) -> tuple[float, float]:
-        """What the user and its descendants use of a device, and what all processes do."""
-        own, every = self._used(meter)
+        """Use of a device by the user with its descendants, and by all processes."""
+        if meter.shared_by_time:
+            own, every = self._user.processor_time_s()
+        elif held := meter.memory_by_process():
+            own, every = self._user.memory_bytes(held)
+        else:
+            own = every = math.nan
         return math.nan if self._nobody else own, every
 
-    def _used(self, meter: Meter) -> tuple[float, float]:
-        if not meter.shared_by_time:
-            held = meter.memory_by_process()
-            return self._user.memory_bytes(held) if held else (math.nan, math.nan)
-        return self._user.processor_time_s()
-
     def flush(self) -> None:
-        """Append what was read; it then survives the end of this process."""
+        """Append all readings to the file, where they survive this process."""
         content = memoryview(np.array(self._records, SAMPLE).tobytes())
         self._records.clear()
         complete = os.fstat(self._file).st_size
@@ -106,7 +105,7 @@ class Sampler:
             while content:
                 content = content[os.write(self._file, content) :]
         except OSError:
-            os.ftruncate(self._file, complete)  # half a record would make all later ones unreadable
+            os.ftruncate(self._file, complete)  # a partial record would misalign all later ones
             raise
 
 
@@ -118,7 +117,7 @@ def period_of(sources: list[Source]) -> float:
 
 
 def run(sampler: Sampler, period_s: float, parent: int, answers: int) -> None:
-    """Read every `period_s`, and obey commands, until the input or the parent ends."""
+    """Read every `period_s`, and execute commands, until the input or the parent ends."""
     due_s = flush_s = time.monotonic()
     commands = b""
     while os.getppid() == parent:
@@ -130,7 +129,7 @@ def run(sampler: Sampler, period_s: float, parent: int, answers: int) -> None:
                 sampler.read()  # windows may have just ended
                 return
             *complete, commands = (commands + found).split(b"\n")
-            sampler.read(with_state=b"now" in complete)  # once: all of them are before it
+            sampler.read(with_state=b"now" in complete)  # once for all of them
             if b"now" in complete:
                 due_s = min(due_s, time.monotonic() + SOON_S)
             if flushes := [each for each in complete if each.startswith(b"flush ")]:
@@ -147,7 +146,7 @@ def run(sampler: Sampler, period_s: float, parent: int, answers: int) -> None:
 
 
 def main() -> None:
-    """Record until the input ends; the first line of the output says what is recorded."""
+    """Record until the input ends; the first line of the output is the description."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     folder, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
@@ -175,7 +174,7 @@ def _record_until_the_end(recording: Recording, settings: Mapping[str, Any]) -> 
 
 
 def _answer(answers: int, document: Mapping[str, Any]) -> None:
-    with suppress(BrokenPipeError):  # the parent has ended, as is noticed next
+    with suppress(BrokenPipeError):  # the parent has ended: run() notices next
         os.write(answers, json.dumps(document).encode() + b"\n")
 
 

@@ -1,9 +1,9 @@
 """The process that reads the meters, as seen by the program that started it.
 
-Commands are lines, written without waiting: a meter that hangs holds up the sampler, and must not
-hold up the program. `now` has the meters read, `flush NUMBER` what was read written; the answer to
-that is the number with the meters that have failed. It comes through a pipe of its own: anything
-may print to the standard output. A fork of the program shares the pipes, and uses none of them.
+Commands are lines, written without blocking, because a meter that hangs holds up the sampler but
+must not hold up the program. `now` reads the meters; `flush NUMBER` writes all readings, and its
+answer is the number with the meters that have failed. Answers have their own pipe: anything may
+print to standard output. A fork of the program shares the pipes, and does not use them.
 """
 
 import json
@@ -27,7 +27,7 @@ from opcost.power.descriptor import Descriptor
 _START_S = 30.0
 _ANSWER_S = 10.0
 _IMPATIENT_S = 0.5
-"""How long a sampler is waited for that has left a question unanswered."""
+"""How long to wait for a sampler that has left a question unanswered."""
 
 _LONGEST_SAID = 1_000_000
 _MOMENT_S = 0.05
@@ -35,9 +35,9 @@ _SILENT = "the process that reads the meters does not answer"
 
 
 class SamplerProcess:
-    """A running sampler; `about` is what it says that it records.
+    """A running sampler; `about` is its description of the recording.
 
-    Raises OpcostError with its complaint if it does not start.
+    Raises OpcostError with its error message if it does not start.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -71,10 +71,10 @@ class SamplerProcess:
     def _start(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self._answers, answering = self._pipe()
         obeyed, self._commands = self._pipe()
-        self._complaints = self._unnamed_file()  # a pipe might fill up
+        self._complaints = self._unnamed_file()  # a pipe could fill up
         os.set_blocking(self._answers.number, False)
         os.set_blocking(self._commands.number, False)
-        # -P: a file in this folder may have the name of a standard module.
+        # -P: a file in this folder may be named like a standard module.
         command = [sys.executable, "-P", "-m", "opcost.power.sampler", str(folder)]
         about = {**settings, "answers": answering.number, "parent": self.owner}
         self.process = subprocess.Popen(
@@ -84,13 +84,13 @@ class SamplerProcess:
             stderr=self._complaints.number,
             pass_fds=[answering.number],
             env=_environment(),
-            start_new_session=True,  # signals of the terminal are not for it
+            start_new_session=True,  # not for signals of the terminal
         )
         answering.close()
         obeyed.close()
 
     def _pipe(self) -> tuple[Descriptor, Descriptor]:
-        """Its ends to read from, and to write to."""
+        """The read end and the write end of a pipe."""
         ends = [Descriptor(number) for number in os.pipe()]
         self._open += ends
         return ends[0], ends[1]
@@ -106,26 +106,26 @@ class SamplerProcess:
 
     @property
     def is_own(self) -> bool:
-        """Whether this process started it, and is no fork of the one that did."""
+        """Whether this process started it, rather than a parent of this fork."""
         return os.getpid() == self.owner
 
     @property
     def is_running(self) -> bool:
-        """Whether it reads the meters."""
+        """Whether the sampler runs and can be reached."""
         return self.is_own and not self._ended and self._is_heard and self.process.poll() is None
 
     @property
     def _is_heard(self) -> bool:
-        """Whether the program has left the pipes alone."""
+        """Whether the program has left the pipes open."""
         return self._commands.is_open and self._answers.is_open
 
     def read_now(self) -> None:
-        """Have the meters read, soon."""
-        self._tell("now")
+        """Have the meters read soon."""
+        self._send("now")
 
     def flush(self) -> None:
-        """Have all readings written, and tell the meters that are `lost`; for one that has ended,
-        `fault` tells more. Raises OpcostError if it does not answer.
+        """Have all readings written, and update `lost`; if the sampler has ended, `fault` states
+        why. Raises OpcostError if it does not answer.
         """
         if not self.is_own:
             return  # another thread of the parent may have held the lock
@@ -134,7 +134,7 @@ class SamplerProcess:
             asked = self._asked
             if not self.is_running:
                 return
-            if not self._tell(f"flush {asked}"):
+            if not self._send(f"flush {asked}"):
                 self.silent = True
             end_s = time.monotonic() + (_IMPATIENT_S if self.silent else _ANSWER_S)
             while self._answered < asked:
@@ -150,7 +150,7 @@ class SamplerProcess:
             self.silent = False
 
     def fault(self) -> str | None:
-        """Why it reads the meters no more."""
+        """Why the sampler reads no meters, or None if it does."""
         if not self.is_own:
             return f"process {self.owner} began this, a fork of it cannot go on: begin another here"
         if not self._is_heard and not self._ended:
@@ -162,7 +162,7 @@ class SamplerProcess:
         return f"the process that reads the meters has ended ({how or f'exit code {code}'})"
 
     def end(self) -> str:
-        """End it. Returns the last line of what it complained about."""
+        """End it. Returns the last line of its error output."""
         if not self.is_own or self._ended:
             return ""
         self._ended = True
@@ -171,22 +171,22 @@ class SamplerProcess:
             self.process.wait(_IMPATIENT_S if self.silent else _ANSWER_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            with suppress(subprocess.TimeoutExpired):  # it cannot be killed in a call of the kernel
+            with suppress(subprocess.TimeoutExpired):  # it may hang in a system call
                 self.process.wait(_IMPATIENT_S)
         said = self._said()
         self._close()
         return said
 
     def _said(self) -> str:
-        """The last line of what it complained about."""
+        """The last line of its error output."""
         if not self._complaints.is_open:
             return ""
         said = os.pread(self._complaints.number, _LONGEST_SAID, 0).decode(errors="replace")
         lines = said.strip().splitlines()
         return lines[-1].removeprefix("opcost: ") if lines else ""
 
-    def _tell(self, command: str) -> bool:
-        """Whether it got the command: not if it has ended, or has not read the earlier ones."""
+    def _send(self, command: str) -> bool:
+        """Whether the command was sent: not if it has ended, or has not read earlier ones."""
         if not self.is_running:
             return False
         try:
@@ -196,7 +196,7 @@ class SamplerProcess:
         return True
 
     def _line(self, within_s: float) -> bytes:
-        """The next line that it says. Raises OpcostError after so many seconds."""
+        """The next line of its answers. Raises OpcostError after so many seconds."""
         end_s = time.monotonic() + within_s
         while (line := self._heard_line()) is None:
             if time.monotonic() > end_s or not self.is_running:
@@ -204,11 +204,11 @@ class SamplerProcess:
         return line
 
     def _heard_line(self) -> bytes | None:
-        """The next line, or None if there is none after a moment: the handler of a signal may have
-        taken it meanwhile.
+        """The next line, or None if there is none after a moment: a signal handler may have taken
+        it.
         """
         if b"\n" not in self._heard and self._answers.is_open:
-            said = select.poll()  # select() knows descriptors below 1024 alone
+            said = select.poll()  # select() only supports descriptors below 1024
             said.register(self._answers.number, select.POLLIN)
             said.poll(1000 * _MOMENT_S)
             with suppress(BlockingIOError):
@@ -220,7 +220,7 @@ class SamplerProcess:
 
 
 def _environment() -> dict[str, str]:
-    """That of this process, in which the sampler finds this opcost."""
+    """The environment of this process, extended so that the sampler imports this opcost."""
     here = str(Path(opcost.__file__).parent.parent)
     others = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([here, *([others] if others else [])])}

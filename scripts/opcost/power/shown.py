@@ -1,7 +1,7 @@
-"""What the samples of a device around some windows show of each of them.
+"""The energy of windows from the samples of a device.
 
-Windows that begin in the same second, and end in the same one, share the samples that tell of them,
-and the curves that are made of these: a program may have thousands.
+Windows that begin in the same second and end in the same second are computed from the same samples
+and curves: a program may have thousands.
 """
 
 import math
@@ -32,14 +32,14 @@ from opcost.statistics import overlap as overlaps
 _SHARED_S = 1.0
 _BEFORE_S, _AFTER_S = 5.0, 2.0
 _PERIODS = 3
-"""How much around windows tells of them, as the range of power: seconds, and, where sensors are
-read seldom, readings."""
+"""Margin of samples around windows, needed for the range of power: seconds, or readings where
+sensors are read seldom."""
 
 _DIFFERENT = 0.02
 _VERY_DIFFERENT = 0.2
 _COMPARED_CHANGES = 20
-"""A counter that differs a little from readings is noted in windows of at least so many changes of
-each; in shorter ones, it has to differ by much."""
+"""A counter that differs a little from readings is flagged in windows with at least so many changes
+of each; in shorter windows it must differ by much."""
 
 _LEAST_DIFFERENT = 3
 _THROTTLED_SHARE = 0.01
@@ -51,7 +51,7 @@ _THROTTLES = {
 
 
 def around(start_s: float, end_s: float, period_s: float) -> tuple[float, float]:
-    """From when to when samples, which are so far apart, tell of a window."""
+    """The period of samples used for a window; they are `period_s` apart."""
     first_s = math.floor(start_s / _SHARED_S) * _SHARED_S
     last_s = math.floor(end_s / _SHARED_S + 1) * _SHARED_S
     return (
@@ -61,7 +61,7 @@ def around(start_s: float, end_s: float, period_s: float) -> tuple[float, float]
 
 
 class Shown:
-    """What the samples of one device show, of windows that lie among them."""
+    """The energy of windows among the samples of one device."""
 
     def __init__(
         self, samples: NDArray[np.void], sensor: Sensor, reads_since_last: bool = False
@@ -72,14 +72,14 @@ class Shown:
         self._curves = [
             replace(curve, limit_w=self._limit_w) for curve in (counted, read) if curve is not None
         ]
-        # The counter tells best; where it stands still, the readings do.
+        # The counter is more accurate, unless it is stuck.
         self._best = int(counted is not None and read is not None and not len(counted.times_s))
 
     @classmethod
     def of_sources(
         cls, samples: NDArray[np.void], sources: Sequence[Mapping[str, Any]]
     ) -> list["Shown"]:
-        """Those of the devices of a recording."""
+        """An instance for each device of a recording."""
         return [
             cls(
                 samples[samples["source"] == number],
@@ -99,8 +99,8 @@ class Shown:
         overlap: str | None = None,
         edges_s: Numbers = NO_EDGES,
     ) -> DeviceEnergy:
-        """What the device used in a window; its meter may have been `lost` for that reason.
-        `edges_s`, ascending, are those of all windows of the program.
+        """The energy of the device in a window; `lost` is why its meter failed, if it did.
+        `edges_s` are the ascending edges of all windows of the program.
         """
         if not self._curves:
             return DeviceEnergy.without(lost or "the meter gave no reading in the window")
@@ -127,14 +127,14 @@ class Shown:
 
     @property
     def span_s(self) -> tuple[float, float] | None:
-        """From when to when energy is known, if it is."""
+        """The period in which energy is known, or None."""
         if not self._curves or len(self._curves[self._best].times_s) < 2:
             return None
         moments_s = self._curves[self._best].times_s
         return float(moments_s[0]), float(moments_s[-1])
 
     def limit_j(self, start_s: float, end_s: float) -> float | None:
-        """The most that the device can have used between two moments, as `at_most_j`."""
+        """An upper limit of the energy between two moments, or None."""
         if not self._curves:
             return None
         return energy_of(self._curves[self._best], start_s, end_s).at_most_j
@@ -161,16 +161,14 @@ class Shown:
 
     @cached_property
     def _readings(self) -> NDArray[np.void]:
-        """Samples with a power that the device can draw: it is on, so 0 W among others is an
-        error.
-        """
+        """Samples with a possible power: the device is on, so 0 W among others is an error."""
         power_w = self._samples["power_w"]
         least_w = np.nextafter(0.0, 1.0) if (power_w > 0).any() else 0.0
         return self._samples[(power_w >= least_w) & (power_w <= self._most_w)]
 
     @cached_property
     def _most_w(self) -> float:
-        """What the device can draw at any moment, by its power limit, if that is known."""
+        """The highest possible power, by the power limit if it is known."""
         return MAX_W if self._limit_w is None else min(MAX_W, ABOVE_LIMIT * self._limit_w)
 
     @cached_property
@@ -180,21 +178,19 @@ class Shown:
 
     @cached_property
     def _used(self) -> NDArray[np.void]:
-        """Samples in which the use of the device is known."""
+        """Samples with known use of the device."""
         return self._samples[~np.isnan(self._samples["all_use"])]
 
     @cached_property
     def _stays(self) -> bool:
-        """Whether readings stay exactly the same, as those of real power do not."""
+        """Whether readings are constant, as real power is not."""
         counter_j = self._samples["counter_j"]
         counted = len(np.unique(counter_j[~np.isnan(counter_j)])) > 1
         return not counted and len(np.unique(self._samples["power_w"])) < _LEAST_DIFFERENT
 
     @cached_property
     def _states(self) -> dict[str, tuple[Numbers, Numbers]]:
-        """When states of the device were read, and what they were; those that say nothing of any
-        window are left out.
-        """
+        """Times and values of states of the device, without those that set no flag."""
         found = {}
         for name in ("other_processes", *_THROTTLES):
             known = self._samples[~np.isnan(self._samples[name])]
@@ -220,8 +216,8 @@ class Shown:
 
 
 def _disagreement(found: list[WindowEnergy]) -> list[str]:
-    """Whether counter and readings differ by more than their intervals allow, and by a little in a
-    long window, or by much in any.
+    """The flag, if counter and readings differ by more than their intervals, and by a little in a
+    long window or by much in a short one.
     """
     if len(found) < 2:
         return []

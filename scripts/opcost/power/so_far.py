@@ -1,4 +1,4 @@
-"""The energy since a moment, again and again, in time and memory that do not grow with it."""
+"""The energy of a window that is not over, in constant time and memory."""
 
 from dataclasses import replace
 
@@ -7,28 +7,28 @@ from opcost.power.monitor import Monitor
 from opcost.statistics import correlated_sum
 
 _PART_S = 60.0
-"""Once a part is so long, it is evaluated no more. As the limits of parts add up, the interval of
-the sum is, relative to it, as wide as that of such a part."""
+"""A part of this length is not evaluated again. Limits of parts add up, so the relative width of
+the total's interval is that of such a part."""
 
 
 class SoFar:
-    """What the devices of a monitor used since a moment of the monotonic clock."""
+    """The energy of a monitor's devices since a time of the monotonic clock."""
 
     def __init__(self, monitor: Monitor, start_s: float) -> None:
         self._monitor, self._since_s = monitor, start_s
         self._before: dict[str, DeviceEnergy] = {}
 
     def energy(self, now_s: float) -> dict[str, DeviceEnergy]:
-        """Up to a moment, which is not before that of the last call. Waits as the monitor does."""
+        """Energy up to a time, not before that of the last call. Waits as the monitor does."""
         latest = self._monitor.energy(self._since_s, now_s)
-        found = {name: _sum(self._before.get(name), each) for name, each in latest.items()}
+        found = {name: _total(self._before.get(name), each) for name, each in latest.items()}
         if now_s - self._since_s >= _PART_S:
             self._before, self._since_s = found, now_s
         return found
 
 
-def _sum(before: DeviceEnergy | None, latest: DeviceEnergy) -> DeviceEnergy:
-    """That of two parts; without an energy, for the reason of the first that has none."""
+def _total(before: DeviceEnergy | None, latest: DeviceEnergy) -> DeviceEnergy:
+    """The total of two parts; without energy for the reason of the first part that has none."""
     if before is None:
         return latest
     energies = [each.energy for each in (before, latest) if each.energy is not None]

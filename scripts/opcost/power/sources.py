@@ -23,9 +23,9 @@ class Source:
 
 
 def open_sources(names: Sequence[str] | None) -> tuple[list[Source], dict[str, str]]:
-    """The named devices, or by default all that this process may see; and why others are not read.
+    """The named devices, by default all that this process may see; and why others are not read.
 
-    Raises OpcostError for a name of no device.
+    Raises OpcostError for a name that is not a device.
     """
     known, missing = every_meter()
     chosen = [*known, *missing] if names is None else list(dict.fromkeys(names))

@@ -1,10 +1,8 @@
-"""What power may have been around an edge of a window, where a program did things that are too
-short for the sensor.
+"""Bounds of power around an edge of a window, from activity too short for the sensor to resolve.
 
-The edges of a program's windows part its time into stretches. Within a stretch that lasts for less
-than the sensor resolves, power may be higher or lower than the sensor ever showed, but not by more
-than what it showed of a longer time allows: a stretch of half the resolution had at most twice the
-power that was shown.
+The edges of a program's windows divide its time into stretches. Within a stretch shorter than the
+sensor resolves, power may leave the range that the sensor has shown, but only as far as readings of
+a longer time allow: a stretch of half the resolution had at most twice the power shown.
 """
 
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ NO_EDGES = np.empty(0)
 
 @dataclass(frozen=True)
 class PowerRange:
-    """Watts that a sensor has shown, at least and at most, of all that lasts for `resolution_s` or
+    """The lowest and the highest power, in watts, shown of anything that lasts `resolution_s` or
     longer. The device draws `peak_w` at most.
     """
 
@@ -28,9 +26,9 @@ class PowerRange:
     resolution_s: float
 
     def of(self, lengths_s: Numbers) -> tuple[Numbers, Numbers]:
-        """The least and the most power of stretches of these lengths."""
+        """The bounds of the mean power of stretches of these lengths."""
         shares = np.minimum(lengths_s / self.resolution_s, 1.0)
-        # What is seen is a mean: of the stretch, and of something else for the rest of the time.
+        # A reading is a mean over the stretch and, for the rest of the time, something else.
         rest_w = np.where(shares < 1, self.peak_w, 0.0) * (1 - shares)
         least_w = np.maximum((self.low_w - rest_w) / shares, 0.0)
         return least_w, np.minimum(self.high_w / shares, self.peak_w)
@@ -38,8 +36,8 @@ class PowerRange:
 
 @dataclass(frozen=True)
 class Stretches:
-    """Those on one side of a moment, outwards: their lengths, and from where to where they reach,
-    in seconds from the moment.
+    """The stretches on one side of a moment, outwards: full lengths, and the start and end of the
+    part within reach, in seconds from the moment.
     """
 
     lengths_s: Numbers
@@ -48,19 +46,19 @@ class Stretches:
 
     @classmethod
     def before(cls, edges_s: Numbers, moment_s: float, reach_s: float) -> "Stretches":
-        """Those before a moment, as far as `reach_s`. `edges_s` ascend."""
+        """The stretches before a moment, as far as `reach_s`. `edges_s` ascend."""
         first, last = np.searchsorted(edges_s, [moment_s - reach_s, moment_s])
         return cls._at(moment_s - edges_s[max(int(first) - 1, 0) : last][::-1], reach_s)
 
     @classmethod
     def after(cls, edges_s: Numbers, moment_s: float, reach_s: float) -> "Stretches":
-        """Those after a moment, as far as `reach_s`. `edges_s` ascend."""
+        """The stretches after a moment, as far as `reach_s`. `edges_s` ascend."""
         first, last = np.searchsorted(edges_s, [moment_s, moment_s + reach_s], "right")
         return cls._at(edges_s[first : int(last) + 1] - moment_s, reach_s)
 
     @classmethod
     def between(cls, edges_s: Numbers, start_s: float, end_s: float) -> "Stretches":
-        """Those of which a part lies between two moments, in seconds from the first."""
+        """The stretches that overlap an interval, in seconds from its start."""
         first, last = np.searchsorted(edges_s, [start_s, end_s], "right")
         inside = cls._at(edges_s[first : int(last) + 1] - start_s, end_s - start_s)
         if not first:
@@ -78,27 +76,25 @@ class Stretches:
         return cls(ends_s - starts_s, starts_s, np.minimum(ends_s, reach_s))
 
     def limits_j(self, power: PowerRange) -> tuple[float, float]:
-        """The least and the most energy within reach."""
+        """Bounds of the energy within reach."""
         least_w, most_w = power.of(self.lengths_s)
         lasted_s = self.ends_s - self.starts_s
         return float(least_w @ lasted_s), float(most_w @ lasted_s)
 
     def uncertain_j(self, power: PowerRange) -> float:
-        """By how much the energy of those that are not resolved may differ."""
+        """The width of the bounds of the unresolved stretches' energy."""
         short = self.lengths_s < power.resolution_s
         least_w, most_w = power.of(self.lengths_s[short])
         return float((most_w - least_w) @ (self.ends_s - self.starts_s)[short])
 
     def blurred_j(self, power: PowerRange, blur_s: float) -> tuple[float, float]:
-        """The least and the most energy that a mean over `blur_s` around the moment counts on its
-        other side.
-        """
+        """Bounds of the energy that a mean over `blur_s` counts on the other side of the moment."""
         least_w, most_w = power.of(self.lengths_s)
         weights = _weight_s(self.ends_s, blur_s) - _weight_s(self.starts_s, blur_s)
         return float(least_w @ weights), float(most_w @ weights)
 
 
 def _weight_s(until_s: Numbers, blur_s: float) -> Numbers:
-    """Means around moments next to an edge reach over it: for how long in all, up to a distance."""
+    """Integral up to a distance of the share by which means around moments reach over an edge."""
     near_s = np.minimum(until_s, blur_s / 2)
     return near_s / 2 - near_s**2 / (2 * blur_s)

@@ -1,4 +1,4 @@
-"""The windows of a recording as a table, and what there is to say about them."""
+"""The windows of a recording as a table with notes."""
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ Row = Mapping[str, Any]
 
 
 def window_lines(rows: Sequence[Row]) -> list[str]:
-    """The rows as a table, with the reasons of energies that are missing, and the flags, below."""
+    """The rows as a table, followed by the reasons of missing energies, and by flags."""
     if not rows:
         return []
     devices = _names(row["devices"] for row in rows)
@@ -80,9 +80,7 @@ def _notes(rows: Sequence[Row]) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class _Unknown:
-    """Windows of a row without energy: how many of how many, and the reason of all, or else of the
-    first.
-    """
+    """Windows of a row without energy: how many of how many, and their common or first reason."""
 
     row: Row
     windows: int
@@ -93,7 +91,7 @@ class _Unknown:
 
 
 def _without_energy(rows: Sequence[Row]) -> Iterable[str]:
-    """A sentence for each device and reason. Reasons that differ in numbers only are one."""
+    """A sentence for each device and reason. Reasons that differ only in numbers are combined."""
     alike: dict[tuple[str, str], list[_Unknown]] = {}
     for row in rows:
         for name, each in row["devices"].items():
@@ -114,9 +112,7 @@ def _unknown(row: Row, used: Row) -> _Unknown:
 
 
 def _why(found: Sequence[_Unknown]) -> str:
-    """The reason that all have, or that of the first, how many windows have none, and their upper
-    limits.
-    """
+    """The common reason, or the first one with the number of windows, and upper limits."""
     first, windows = found[0], sum(each.of for each in found)
     same = len({each.reason for each in found}) == 1 and all(each.of_all for each in found)
     most = _most(found)
@@ -132,7 +128,7 @@ def _why(found: Sequence[_Unknown]) -> str:
 
 
 def _most(found: Sequence[_Unknown]) -> str:
-    """The upper limits of the rows, by their names, without those of several rows."""
+    """The upper limits of the rows by window name, without names of several rows."""
     in_all = " in all" if any(each.of > 1 for each in found) else ""
     if len(found) == 1:
         most_j = found[0].most_j
@@ -147,7 +143,7 @@ def _most(found: Sequence[_Unknown]) -> str:
 
 
 def _which(some_rows: Sequence[Row], rows: Sequence[Row]) -> str:
-    """The windows by name; those of the same name are counted, unless a row has all of them."""
+    """The windows by name; those of the same name are counted, unless they are all of them."""
     if len(some_rows) == len(rows):
         return "any window" if len(rows) > 1 else repr(rows[0]["window"])
     times = Counter(row["window"] for row in some_rows if "windows" not in row)

@@ -23,7 +23,7 @@ _IN_ONE_RUN = (
 
 
 def as_text(name: str, time_s: float | Estimate, devices: Mapping[str, DeviceEnergy]) -> list[str]:
-    """A table of the devices, and what there is to say about them."""
+    """A table of the devices, with notes."""
     rows = [
         [
             device,
@@ -43,7 +43,7 @@ def as_text(name: str, time_s: float | Estimate, devices: Mapping[str, DeviceEne
 
 
 def as_line(name: str, time_s: float, devices: Mapping[str, DeviceEnergy]) -> str:
-    """What the devices with a meter used, in one line, without what is the same for all windows."""
+    """Energy and power of the devices with a meter in one line, without the common notes."""
     used = [_short(device, each) for device, each in devices.items() if each.time_s]
     return f"{name}: {seconds(time_s)}, {', '.join(used) or 'no energy'}"
 
@@ -58,7 +58,7 @@ def _short(device: str, each: DeviceEnergy) -> str:
 
 
 def as_tick(now: Mapping[str, DeviceEnergy], so_far: Mapping[str, DeviceEnergy]) -> str:
-    """Time of day, the power of each device with a meter now, and its energy so far."""
+    """Time of day, and the present power and the energy so far of each device with a meter."""
     parts = [
         f"{name} {_watts(now[name].mean_power_w)}, {with_interval(each.energy, joules)}"
         for name, each in so_far.items()
@@ -70,7 +70,7 @@ def as_tick(now: Mapping[str, DeviceEnergy], so_far: Mapping[str, DeviceEnergy])
 def as_document(
     name: str, time_s: float | Estimate, runs: int, devices: Mapping[str, DeviceEnergy]
 ) -> dict[str, Any]:
-    """The same as JSON data, in joules, watts and seconds."""
+    """A window as JSON data, in joules, watts and seconds."""
     return {
         "name": name,
         **TIME.columns(_estimate(time_s)),
@@ -99,8 +99,8 @@ def as_document(
 def repeated(
     runs: Sequence[tuple[float, Mapping[str, DeviceEnergy]]],
 ) -> tuple[Estimate, dict[str, DeviceEnergy]]:
-    """The mean time of several runs, with Student's interval over the runs, and what each device
-    used in their mean; changes are those of all runs.
+    """The mean time of several runs, with Student's interval, and the mean energy of each device;
+    changes are counted over all runs.
     """
     time_s = mean([time_s for time_s, _ in runs])
     found = {}
@@ -126,8 +126,9 @@ def _estimate(time_s: float | Estimate) -> Estimate:
 
 
 def _mean_energy(runs: Sequence[Estimate]) -> Estimate:
-    """Their mean, whose interval holds Student's over the runs, and the mean of their own: what the
-    edges of windows miss is common to the runs, as far as power rises and falls alike in them.
+    """The mean, whose interval contains Student's interval over the runs and the mean of their own
+    intervals: the errors at the edges of windows are correlated, as far as power rises and falls in
+    the same way in all runs.
     """
     over_runs = mean([run.value for run in runs])
     within = correlated_sum((1 / len(runs), run) for run in runs)
@@ -147,9 +148,7 @@ def _no_mean(every: Sequence[DeviceEnergy]) -> str | None:
 
 
 def _mean_share(every: Sequence[DeviceEnergy]) -> float | None:
-    """The share of all runs together, by their energies or else their times; None if that of one is
-    unknown.
-    """
+    """The share over all runs, weighted by energy or else time; None if one is unknown."""
     shares = [each.share for each in every if each.share is not None]
     if len(shares) < len(every):
         return None
@@ -159,7 +158,7 @@ def _mean_share(every: Sequence[DeviceEnergy]) -> float | None:
 
 
 def without_energy(reasons: Mapping[str, str]) -> Iterable[str]:
-    """A sentence for each reason, with all devices that have no energy for it."""
+    """A sentence for each reason, with all devices to which it applies."""
     devices: dict[str, list[str]] = {}
     for device, reason in reasons.items():
         devices.setdefault(reason, []).append(device)
@@ -195,7 +194,7 @@ def _notes(devices: Mapping[str, DeviceEnergy]) -> Iterable[str]:
 
 
 def gain_notes(uncertainties: Iterable[float | None]) -> Iterable[str]:
-    """A sentence for each relative error of a gain, which is in no interval."""
+    """A sentence for each gain uncertainty."""
     for gain in sorted({each for each in uncertainties if each}):
         yield f"The interval does not hold the error of the sensor's gain, about ±{margin(gain)}."
 

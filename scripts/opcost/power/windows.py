@@ -1,4 +1,4 @@
-"""Windows of time, and the energy of all devices in them."""
+"""Windows of time that give the energy of all devices."""
 
 import os
 import threading
@@ -20,7 +20,7 @@ _shared: Monitor | None = None
 
 
 def _forked() -> None:
-    """In a fork, another thread of the parent may hold the lock."""
+    """Replace the lock in a fork: another thread of the parent may hold it."""
     global _lock
     _lock = threading.RLock()
 
@@ -29,7 +29,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class Window:
-    """A window of time. It is over after `stop`; its energy is found when it is asked for."""
+    """A window of time, over after `stop`. Its energy is computed when it is first asked for."""
 
     def __init__(self, name: str, monitor: Monitor, devices: Sequence[str] | None = None) -> None:
         self.name = name
@@ -54,20 +54,20 @@ class Window:
         self._monitor.note({"window": self.name, "start_s": self._start_s, "end_s": self._end_s})
 
     def abandon(self) -> None:
-        """Forget the window: what it is of did not begin."""
+        """Discard the window: its work did not start."""
         self._monitor.forget(self)
         self._monitor.note({"abandoned": self.name, "start_s": self._start_s})
 
     @property
     def time_s(self) -> float:
-        """Seconds of the window; up to now, if it is not over."""
+        """Seconds of the window; up to now if it is not over."""
         return (time.monotonic() if self._end_s is None else self._end_s) - self._start_s
 
     @cached_property
     def devices(self) -> dict[str, DeviceEnergy]:
-        """What each device used, by its name. Raises OpcostError if the window is not over.
+        """Energy by device name. Raises OpcostError if the window is not over.
 
-        Waits for the sensors to show the end of the window, a few tenths of a second.
+        Waits a few tenths of a second for the sensors to show the end of the window.
         """
         if self._end_s is None:
             raise OpcostError(f"the window {self.name!r} is not over: call its stop() first")
@@ -83,10 +83,9 @@ class Window:
         }
 
     def line(self) -> str:
-        """The window in one line, as for a log: name, time, energy and mean power of each device.
+        """The window as one line for a log: name, time, energy and mean power of each device.
 
-        Reasons and what qualifies the energies are in `str`, and the same for most windows of a
-        program. For a window that is not over, up to now.
+        `str` adds the reasons and notes. If the window is not over, the energy is that up to now.
         """
         if self._end_s is not None:
             return as_line(self.name, self.time_s, self.devices)
@@ -95,7 +94,7 @@ class Window:
         return as_line(f"{self.name} so far", now_s - self._start_s, devices)
 
     def __repr__(self) -> str:
-        """Its name, and what is known of it without waiting for the sensors."""
+        """The name, and the energy if it is known without waiting."""
         if self._end_s is None:
             return f"<Window {self.name!r}, not over>"
         if "devices" not in vars(self):
@@ -112,11 +111,11 @@ class Window:
 def measure(
     name: str = "window", devices: Sequence[str] | None = None, monitor: Monitor | None = None
 ) -> Iterator[Window]:
-    """The energy of a block of code; it has a window also if the block raises.
+    """Measure the energy of a block of code; the window is usable even if the block raises.
 
-    `devices` are named as in targets (`cuda:0`, `cpu`): by default, all that this process may see.
-    The first window of a process chooses what is read: later ones may have some of these, or those
-    of another `monitor`. Raises OpcostError for others.
+    `devices` are named as in targets (`cuda:0`, `cpu`); by default, all that this process may see.
+    The first window of a process determines which devices are read: later windows may select some
+    of these, or use another `monitor`. Raises OpcostError for others.
     """
     window = start(name, devices, monitor)
     try:
@@ -128,7 +127,7 @@ def measure(
 def start(
     name: str = "window", devices: Sequence[str] | None = None, monitor: Monitor | None = None
 ) -> Window:
-    """Begin a window, which `stop` ends. Arguments as for `measure`."""
+    """Begin a window, which its `stop` ends. Arguments as for `measure`."""
     if not isinstance(name, str) or not name.isprintable():
         raise OpcostError(f"the name of a window is {name!r}: give text of one line")
     if monitor is not None and monitor.is_closed:
@@ -140,7 +139,7 @@ def start(
 
 
 def _of_this_process(devices: Sequence[str] | None) -> Monitor:
-    """The monitor that all windows of this process share; a fork has another."""
+    """The monitor that all windows of this process share; a fork opens its own."""
     global _shared
     with _lock:
         if _shared is None or not _shared.is_running:

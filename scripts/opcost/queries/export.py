@@ -24,9 +24,9 @@ _DESCRIBED = "CREATE TABLE column_descriptions (column_name TEXT, type TEXT, des
 def export(database: Path, output: Path) -> int:
     """Write a database, merged or not, in the format of `output`'s suffix; return the row count.
 
-    FORMATS lists the suffixes. The file is written completely or not at all, and replaces an
-    existing file; the database is read in batches. Raises OpcostError for other suffixes, for a
-    file that is not a database, and if DuckDB is required but not installed.
+    FORMATS lists the suffixes. The file is written atomically, and replaces an existing file; the
+    database is read in batches. Raises OpcostError for other suffixes, for a file that is not a
+    database, and if DuckDB is required but not installed.
     """
     write = FORMATS.get(output.suffix)
     if write is None:
@@ -57,7 +57,7 @@ class _Counted:
 
 @contextmanager
 def _reported(kind: type[Exception], path: Path) -> Iterator[None]:
-    """Report the errors of a database's library, of which a full disk is the usual reason."""
+    """Report errors of a database's library, usually caused by a full disk."""
     try:
         yield
     except kind as error:

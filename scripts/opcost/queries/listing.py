@@ -15,10 +15,10 @@ from opcost.text import joules, seconds, shortened, table, wrapped
 
 _QUANTITIES = {quantity.value: quantity for quantity in (TIME, POWER, ENERGY)}
 TELL_APART = ("device_name", "conditions_id")
-"""Columns that an overview shows if they differ: targets of one name may be of two machines."""
+"""Columns that an overview shows if they differ: equally named targets may be on two machines."""
 
 _SHOWN = 3
-"""As many values of a list are shown."""
+"""The number of list elements shown."""
 
 _OVERVIEW = ("tuple_id", "description", "target", *TELL_APART, *_QUANTITIES, "status", "flags")
 
@@ -55,7 +55,7 @@ def aligned(rows: pa.Table, columns: Sequence[str]) -> list[str]:
 
 
 def notes(rows: pa.Table, columns: Sequence[str]) -> list[str]:
-    """What the intervals mean that `aligned` shows."""
+    """The meaning of the intervals that `aligned` shows."""
     limits = [quantity.low for name, quantity in _QUANTITIES.items() if name in columns]
     known = any(rows[name].null_count < len(rows) for name in limits)
     return wrapped([f"{INTERVAL}, from the row's own runs."]) if known else []

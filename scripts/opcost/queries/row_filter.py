@@ -48,7 +48,7 @@ class Filter:
 
 
 def matching(table: pa.Table, wanted: Filter) -> pa.ChunkedArray:
-    """For each row, whether it matches. The table must have the columns FILTERED.
+    """Whether each row matches. The table must have the columns FILTERED.
 
     Raises OpcostError for an operator, target, status, flag, dtype or shape that does not exist.
     """
@@ -108,7 +108,10 @@ def _operators(names: Sequence[str], found: set[str]) -> set[str]:
         matches = {
             full
             for full in found
-            if any(fnmatch.fnmatchcase(each, name) for each in _names_of(full))
+            if any(
+                fnmatch.fnmatchcase(each, name)
+                for each in (full, full.rpartition(".")[0], short_name(full))
+            )
         }
         if not matches:
             _check("operator", [name], {short_name(full) for full in found})
@@ -116,12 +119,8 @@ def _operators(names: Sequence[str], found: set[str]) -> set[str]:
     return result
 
 
-def _names_of(operator: str) -> tuple[str, str, str]:
-    return operator, operator.rpartition(".")[0], short_name(operator)
-
-
 def _tensor_test(table: pa.Table, wanted: Filter) -> Callable[[str], bool]:
-    """Whether one tensor of a tuple has one of the shapes, and one has one of the dtypes."""
+    """A test for tuples: one tensor has one of the shapes, and one has one of the dtypes."""
     _check("dtype", wanted.dtypes, set(ELEMENT_BYTES))
     shapes = [_shape_pattern(shape) for shape in wanted.shapes]
 
@@ -142,7 +141,7 @@ def _tensor_test(table: pa.Table, wanted: Filter) -> Callable[[str], bool]:
 
 
 def _shape_pattern(text: str) -> list[int | None]:
-    """Sizes; None is any."""
+    """The sizes; None matches any size."""
     if text == "scalar":
         return []
     if not re.fullmatch(r"(\d+|\*)(x(\d+|\*))*", text):

@@ -176,7 +176,6 @@ MODEL_COSTS = _schema(
             "seconds of further ones that are left out: they are flagged `disturbed`, and others "
             "are not",
         ),
-        ("end_to_end_converged", pa.bool_(), "whether their intervals are as narrow as requested"),
         ("end_to_end_flags", pa.list_(pa.string()), "flags of the end-to-end measurement"),
         (
             "differing_calls",
@@ -241,9 +240,7 @@ MODEL_COSTS = _schema(
         *ENERGY.error.described("estimate / end-to-end - 1"),
         ("energy_reason", pa.string(), "why there is no estimate or no end-to-end measurement"),
         ("partial_time_s", pa.float64(), "seconds of the measured operators"),
-        ("coverage_calls", pa.float64(), "share of calls that measured operators account for"),
         ("coverage_flops", pa.float64(), "share of FLOPs that measured operators account for"),
-        ("coverage_time", pa.float64(), "`partial_time_s` / `end_to_end_time_s`"),
         *(
             column
             for phase, what in _COMPARED_PHASES.items()
@@ -267,8 +264,6 @@ MODEL_COSTS = _schema(
         ("tuples", pa.int64(), "distinct operator tuples that launch kernels"),
         ("measured_tuples", pa.int64(), "tuples with a result"),
         ("failed_tuples", pa.int64(), "tuples whose measurement failed"),
-        ("filtered_tuples", pa.int64(), "tuples that the study's `operators` key excludes"),
-        ("unconverged_tuples", pa.int64(), "tuples whose interval is wider than requested"),
         ("flag_counts", pa.map_(pa.string(), pa.int64()), "flag -> number of tuples with it"),
         ("disturbed_runs", pa.int64(), "disturbed runs of the tuples, left out"),
         ("flops", pa.int64(), "FLOPs of all calls; null if those of an operator are unknown"),
@@ -414,11 +409,6 @@ SHARES = _schema(
         ("phase", pa.string(), _PHASE),
         ("launches_kernel", pa.bool_(), "false for views, which are counted and not measured"),
         *_SHARE,
-        (
-            "share_of_end_to_end_time",
-            pa.float64(),
-            "`time_s` / measured time of the whole model",
-        ),
     ],
 )
 

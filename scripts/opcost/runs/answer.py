@@ -1,4 +1,4 @@
-"""What a run prints when it ends: the costs of its models on its targets."""
+"""The text that a run prints when it ends: the costs of its models on its targets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,11 +29,11 @@ from opcost.runs.request import Request, extracted
 from opcost.study import Study
 from opcost.text import duration, wrapped
 from opcost.tuples.model_tuples import ModelTuples, refusals
-from opcost.tuples.recordings import calls_on
+from opcost.tuples.traces import calls_on
 
-_GO_ON = (
-    "The same command goes on from here, with the whole budget again; without a budget, it "
-    "measures all of it."
+_CONTINUE = (
+    "The same command goes on from here, with the full budget again; without a budget, it "
+    "measures the rest."
 )
 
 
@@ -61,13 +61,13 @@ def answer(request: Request, detailed: bool = False) -> tuple[str, bool]:
     if detailed:
         text += f"\n\n{details(comparison, shares, in_context)}"
     compared = (row for row in comparison if row[TIME.error.value] is not None)
-    alone = (row for row in sweeps if row["tuple_id"] and row[TIME.value] is not None)
-    known = {_pair(row) for row in (*compared, *alone)}
+    isolated = (row for row in sweeps if row["tuple_id"] and row[TIME.value] is not None)
+    known = {_pair(row) for row in (*compared, *isolated)}
     return text, known == asked
 
 
 def _runs_s(addresses: Addresses, target: str, model: str) -> list[float]:
-    """Seconds of each run of a whole model."""
+    """End-to-end seconds of each run of a model."""
     paths = runs_of_subject(addresses.folders[target], MODELS, addresses.definition(model))
     rows = records.read_all(paths, schemas.MODEL, [TIME.value])
     return [row[TIME.value] for row in rows.to_pylist() if row[TIME.value] is not None]
@@ -76,7 +76,7 @@ def _runs_s(addresses: Addresses, target: str, model: str) -> list[float]:
 def _at_points(
     study: Study, addresses: Addresses, models: Sequence[ModelTuples]
 ) -> list[list[str]]:
-    """The tables of operators at the points of targets, of each sweep of targets."""
+    """For each sweep of targets, the table of operators at its points."""
     if not study.target_sweeps or not DATABASE.exists():
         return []
     on_targets = {target: calls_on(folder, models) for target, folder in addresses.folders.items()}
@@ -88,8 +88,8 @@ def _at_points(
 
 
 def ended_by_budget(study: Study) -> list[str]:
-    """Says of each target that a budget of device time ended the run, what is missing, and what to
-    do; empty if all was measured.
+    """Lines about each target whose measurements were ended by the budget, and what is missing;
+    empty if everything was measured.
     """
     if study.max_device_time_s is None:
         return []
@@ -101,11 +101,11 @@ def ended_by_budget(study: Study) -> list[str]:
     }
     budget = duration(study.max_device_time_s)
     notes = [
-        f"The budget of device time ({budget}: --max-device-time, max_device_time_s) ended the "
+        f"The budget of measuring time ({budget}: --max-device-time, max_device_time_s) ended the "
         f"measurements on {target}. Not measured: {'; and '.join(missing)}."
         for target, missing in missing_on.items()
     ]
-    return wrapped([*notes, _GO_ON]) if notes else []
+    return wrapped([*notes, _CONTINUE]) if notes else []
 
 
 def _pair(row: Mapping[str, Any]) -> tuple[str, str]:

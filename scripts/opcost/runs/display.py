@@ -1,6 +1,6 @@
-"""What the terminal shows of a run: a line for each measurement, above a bar with the time left.
+"""The terminal output of a run: a line for each measurement, above a bar with the remaining time.
 
-The bar is drawn when something has ended, and never by a clock, which would disturb a measurement.
+The bar is drawn when a job has ended, and not by a clock, which would disturb a measurement.
 """
 
 import os
@@ -13,7 +13,7 @@ from opcost.planning.progress import Pace
 from opcost.text import duration
 
 MARK = "\x1e"
-"""Begins the lines of the workflow that are for this display: jobs done, and their number."""
+"""Prefix of the workflow's lines for this display: the number of jobs done, and their total."""
 
 _WIDTH = 100
 _BAR = 24
@@ -22,20 +22,20 @@ _MEASURED = re.compile(r"\[(\w+)\] ")
 _WAITING = "waiting for the device"
 _HEADER = re.compile(r'WorkflowError in file ".*", line \d+:')
 _FRAME = re.compile(r'  File ".*(?:\.smk|Snakefile)", line \d+, in .*')
-"""What Snakemake puts around an error of opcost."""
+"""Lines that Snakemake prints around an error of opcost."""
 _WRAPPED = re.compile(
     r"InputFunctionException in rule .*:\nError:\n  (?:OpcostError|WorkflowError): (.*)", re.DOTALL
 )
 _AFTER_WRAPPED = re.compile(r"|Wildcards:|\w+=.*|Traceback:|  File .*")
-"""What is around one of opcost that an input function raises."""
+"""Lines around an error of opcost that an input function raises."""
 _FAILED = re.compile(r"\[refused\] |\[\w+\] \w+ +[a-z_]+: ")
 
 
 class Display:
     """Shows the lines of a workflow on a stream.
 
-    What Snakemake says before the workflow begins is shown only if it never does, and no error of
-    opcost is the reason.
+    Snakemake's output before the workflow begins is shown only if it never begins, for a reason
+    other than an error of opcost.
     """
 
     def __init__(self, stream: TextIO, bar: bool = True) -> None:
@@ -54,7 +54,7 @@ class Display:
         self.jobs = 0
 
     def show(self, line: str) -> None:
-        """Show a line of the workflow, or what it says about its progress."""
+        """Show a line of the workflow, or update its progress."""
         if line.startswith(MARK):
             self._note(line.removeprefix(MARK))
         elif self._is_interrupted or (self._follows_wrapped and _AFTER_WRAPPED.fullmatch(line)):
@@ -62,7 +62,7 @@ class Display:
         elif self._wrapped or line.startswith("InputFunctionException"):
             self._unwrap(line)
         elif line.startswith(_WAITING) and self._has_waited:
-            return  # each measurement says so while others measure
+            return  # repeated for each measurement while others measure
         elif _HEADER.fullmatch(line):
             self._before, self._error_follows = None, True
         elif _FRAME.fullmatch(line):
@@ -77,7 +77,7 @@ class Display:
             self._print(line)
 
     def _unwrap(self, line: str) -> None:
-        """Show three lines that begin with an exception: the reason alone if it is opcost's."""
+        """Show three lines that begin with an exception: only the reason if it is opcost's."""
         self._wrapped.append(line)
         if len(self._wrapped) < 3:
             return
@@ -87,7 +87,7 @@ class Display:
         self._print(f"opcost: {match[1]}" if match else text)
 
     def interrupt(self) -> None:
-        """Show nothing more: Snakemake says at length that it was interrupted."""
+        """Show nothing more: Snakemake's messages about an interruption are long."""
         self._is_interrupted = True
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class Display:
         self._draw()
 
     def _shown(self, line: str) -> str:
-        """A measurement in one line; anything else as it is."""
+        """A measurement shortened to one line; other lines unchanged."""
         match = _MEASURED.match(line)
         if match is None:
             wrong = line.startswith(("opcost: ", "WorkflowError"))

@@ -30,8 +30,8 @@ def check_flags(flags: Collection[str]) -> None:
 
 
 def forget(study: Study, flags: Collection[str], forgotten: set[Path]) -> Iterator[Forgotten]:
-    """Delete a study's measurements and recordings that failed, or have one of these flags, and add
-    their paths to those `forgotten` already, which are left as they are.
+    """Delete a study's measurements and traces that failed or have one of these flags, and add
+    their paths to `forgotten`; paths in it are skipped.
     """
     for found in _to_forget(study, flags):
         if found.path not in forgotten:
@@ -60,7 +60,7 @@ def _to_forget(study: Study, flags: Collection[str]) -> Iterator[Forgotten]:
 
 
 def _reason(path: Path, flags: Collection[str]) -> str | None:
-    """Why a measurement is to be made again, if it is."""
+    """Why a measurement must be repeated, or None."""
     schema, names = schemas.MEASUREMENTS[series_of(path).kind], ["status", "error", "flags"]
     [row] = records.read(path, schema, names).to_pylist()
     if row["status"] != "ok":

@@ -29,7 +29,7 @@ def run_from_python(
     folder: Any,
     options: Mapping[str, Any],
 ) -> ModelCost:
-    """As `opcost.run` describes."""
+    """Run a model as `opcost.run` documents."""
     root = Path(folder).resolve()
     flags = [
         f"--{key.replace('_', '-')}={value}" for key, value in options.items() if value is not None
@@ -52,7 +52,7 @@ def run_from_python(
 
 
 def _run(arguments: Sequence[str], root: Path) -> None:
-    """Print what the command prints. Raises OpcostError with its last lines if it fails."""
+    """Run `opcost run`, printing its output. Raises OpcostError with its last lines on failure."""
     root.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", "-m", "opcost", "run", *arguments]
     with subprocess.Popen(

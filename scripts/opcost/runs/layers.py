@@ -1,4 +1,4 @@
-"""The layers of a run's models: configs that list them, and what they cost."""
+"""The isolated modules ("layers") of a run's models: configs that list them, and their costs."""
 
 import math
 from collections import Counter, defaultdict
@@ -31,17 +31,17 @@ from opcost.tuples.model_tuples import ModelTuples
 _SUFFIX = "_layers"
 _MEANING = (
     "calls: how often the model runs this layer and equal ones, which make the same calls; - if it "
-    "makes others inside the model than alone. in place: what its calls take inside the running "
-    "model, in the mean. time share: what all of them take there, of the whole model's time. "
-    "operators: the sum over its operators, measured alone. alone, energy: the module run alone, "
-    "in a loop, on what it gets inside the model, with weights from memory. all calls: the energy "
-    "of all of them; energy share: of the whole model's. In the last rows, in place is of all that "
-    "they stand for; between calls is Python and views. Time shares add up to 100 %, but for "
-    "rounding, unless layers are listed that are equal or contain each other. "
-    f"{INTERVAL} of the module run alone; times without it are rounded as that is."
+    "makes different calls inside the model. in context: the mean time of its calls inside the "
+    "running model. time share: the total of all equal ones there, relative to the model's "
+    "end-to-end time. operators: the estimate from its isolated operators. isolated, energy: the "
+    "module run isolated, in a loop, on its arguments inside the model, with weights from memory. "
+    "all calls: the energy of all of them; energy share: relative to the model's. In the last "
+    "rows, in context is a total; between calls is Python and views. Time shares add up to 100 %, "
+    "except for rounding, unless layers are listed that are equal or contain each other. "
+    f"{INTERVAL} of the isolated module; times without it are rounded accordingly."
 )
 _OTHERS = "(other calls)"
-_WHOLE_S, _WHOLE_J = TIME.of("end_to_end").value, ENERGY.of("end_to_end").value
+_END_TO_END_S, _END_TO_END_J = TIME.of("end_to_end").value, ENERGY.of("end_to_end").value
 _MOST = 200
 
 
@@ -53,14 +53,14 @@ class _Kind(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """A row of the table, and the seconds that it takes inside the model, if known."""
+    """A row of the table, and its seconds inside the model, if known."""
 
     cells: dict[str, str]
     inside_s: float | None
 
 
 def layer_configs(request: Request) -> list[Variant]:
-    """A config for each model, which lists one of each kind of its layers.
+    """A config for each model that lists one of each kind of its layers.
 
     Raises OpcostError for a model that has none.
     """
@@ -69,7 +69,7 @@ def layer_configs(request: Request) -> list[Variant]:
         kinds = _kinds(models[name]) if name in models else []
         if not kinds:
             raise OpcostError(
-                f"{name} has no layer that can be run alone: that takes a model of inference with "
+                f"{name} has no layer that can be run isolated: that takes an inference model with "
                 "modules that call operators"
             )
         if len(kinds) > _MOST:
@@ -87,9 +87,9 @@ def layer_configs(request: Request) -> list[Variant]:
 
 
 def layers_to_come(request: Request) -> str | None:
-    """What is measured next to run these models' layers alone; None unless each model is measured.
+    """A note on the isolated measurements that follow; None unless each model is measured.
 
-    Raises OpcostError for a model that has no such layer.
+    Raises OpcostError for a model without layers.
     """
     measured = {
         (row["target"], row["model"]) for row in costs_of_models(ANSWERS) if _is_measured(row)
@@ -98,8 +98,8 @@ def layers_to_come(request: Request) -> str | None:
         return None
     notes = [
         f"{each.name}: next, {counted(len(each.config['layers']), 'kind')} of layers are run "
-        "alone, each on what it gets inside the model. These are further measurements: each "
-        "layer is measured like a whole model, and the whole model is measured again, under this "
+        "isolated, each on its arguments inside the model. These are further measurements: each "
+        "layer is measured like a model, and the model is measured again end to end, under this "
         "name."
         for each in layer_configs(request)
     ]
@@ -124,13 +124,13 @@ def layer_answer(request: Request) -> tuple[str, bool]:
             found += rows
             complete &= len(rows) == len(study.models_of(name)) and all(map(_is_measured, rows))
             if cells:
-                lines += [f"{name} on {target}, layer by layer, each run alone as in the model:"]
+                lines += [f"{name} on {target}, layer by layer, each run isolated:"]
                 lines += [*table(list(cells[0]), [list(each.values()) for each in cells], 2), ""]
                 listed = [
                     path for each in study.models_of(name) if (path := study.models[each].layer)
                 ]
-                whole_s = compared.get(name, {}).get(_WHOLE_S)
-                notes += _not_run(models[name], listed, own, whole_s)
+                end_to_end_s = compared.get(name, {}).get(_END_TO_END_S)
+                notes += _not_run(models[name], listed, own, end_to_end_s)
         notes += caveats(found, quantities=())
     notes += _without_energy(
         row
@@ -141,9 +141,12 @@ def layer_answer(request: Request) -> tuple[str, bool]:
 
 
 def _not_run(
-    model: ModelTuples, listed: Sequence[str], modules: Sequence[Row], whole_s: float | None
+    model: ModelTuples,
+    listed: Sequence[str],
+    modules: Sequence[Row],
+    end_to_end_s: float | None,
 ) -> Iterator[str]:
-    """What calls operators of a model and is in none of the layers that are listed."""
+    """A note on calls of operators outside the listed layers."""
     run = [path for layer in listed for path in _equal(model, layer)]
     others = {
         call.module_path: call.module_class
@@ -155,22 +158,22 @@ def _not_run(
     counts = Counter(others.values())
     classes = ", ".join(f"{kind} ({count})" for kind, count in counts.items())
     inside_s = _in_context_s([row for row in modules if row["module_path"] in others])
-    share = f", {inside_s / whole_s:.1%} of its time" if inside_s and whole_s else ""
+    share = f", {inside_s / end_to_end_s:.1%} of its time" if inside_s and end_to_end_s else ""
     yield (
-        f"Other calls: what these modules of {model.model} call themselves{share}: "
+        f"Other calls: operators that these modules of {model.model} call directly{share}: "
         f"{classes}. Only modules whose children call no operators are run, unless `layers` in "
         "the model's config names others."
     )
 
 
 def _in_context_s(modules: Sequence[Row]) -> float | None:
-    """Seconds of modules inside the running model; None if unknown."""
+    """Seconds of modules in context; None if unknown."""
     return math.fsum(row[IN_CONTEXT.value] for row in modules) if modules else None
 
 
 def _without_energy(rows: Iterable[Row]) -> list[str]:
-    """Why models have no energy."""
-    reasons = {row["energy_reason"] for row in rows if row[_WHOLE_J] is None}
+    """The reasons of models without energy."""
+    reasons = {row["energy_reason"] for row in rows if row[_END_TO_END_J] is None}
     return [f"No energy: {reason}." for reason in sorted(filter(None, reasons))]
 
 
@@ -180,25 +183,33 @@ def _cells(
     compared: Mapping[str, Row],
     modules: Sequence[Row],
 ) -> list[dict[str, str]]:
-    """A row for each layer that was measured, for what remains of the model, and for all of it."""
+    """A row for each measured layer, for the rest of the model, and for the total."""
     layers = _layers(model, parts, compared, modules)
     if not layers:
         return []
-    whole = compared.get(model.model)
-    rest = _rest(model, list(layers), whole, modules) if whole else []
-    whole_s = whole[_WHOLE_S] if whole else None
+    total = compared.get(model.model)
+    rest = _rest(model, list(layers), total, modules) if total else []
+    end_to_end_s = total[_END_TO_END_S] if total else None
     rows = [
-        each.cells | {"time share": percent(_share(each.inside_s, whole_s), 1)}
+        each.cells | {"time share": percent(_share(each.inside_s, end_to_end_s), 1)}
         for each in [*layers.values(), *rest]
     ]
-    if whole:
-        rows.append(_whole_cells(whole))
+    if total:
+        rows.append(
+            {
+                "layer": WHOLE,
+                "calls": "1",
+                "in context": with_interval(TIME.of("end_to_end").read(total), TIME.show),
+                "time share": "100.0%",
+                "energy": with_interval(ENERGY.of("end_to_end").read(total), ENERGY.show),
+            }
+        )
     known = [title for title in rows[0] if any(row.get(title, "") not in ("", "-") for row in rows)]
     return [{title: row.get(title, "") for title in known} for row in rows]
 
 
-def _share(inside_s: float | None, whole_s: float | None) -> float | None:
-    return inside_s / whole_s if inside_s is not None and whole_s else None
+def _share(inside_s: float | None, end_to_end_s: float | None) -> float | None:
+    return inside_s / end_to_end_s if inside_s is not None and end_to_end_s else None
 
 
 def _layers(
@@ -207,17 +218,18 @@ def _layers(
     compared: Mapping[str, Row],
     modules: Sequence[Row],
 ) -> dict[str, _Line]:
-    """Path -> line of each layer that was measured, the costliest first."""
+    """Path -> line of each measured layer, the costliest first."""
     found = []
-    whole_j = compared.get(model.model, {}).get(_WHOLE_J)
-    for layer, alone in parts.items():
-        path = alone.definition.layer if alone.definition else None
+    model_j = compared.get(model.model, {}).get(_END_TO_END_J)
+    for layer, isolated in parts.items():
+        path = isolated.definition.layer if isolated.definition else None
         row = compared.get(layer)
         if path is not None and row is not None and _is_measured(row):
-            found.append((path, _calls(model, [path], alone), _all_calls(model, path, alone), row))
-    found.sort(key=lambda each: -(each[2] or 1) * each[3][_WHOLE_S])
+            calls = _calls(model, [path], isolated), _calls(model, _equal(model, path), isolated)
+            found.append((path, *calls, row))
+    found.sort(key=lambda each: -(each[2] or 1) * each[3][_END_TO_END_S])
     return {
-        path: _layer(model, path, own, calls, row, whole_j, modules)
+        path: _layer(model, path, own, calls, row, model_j, modules)
         for path, own, calls, row in found
     }
 
@@ -228,11 +240,11 @@ def _layer(
     own: int | None,
     calls: int | None,
     row: Row,
-    whole_j: float | None,
+    model_j: float | None,
     modules: Sequence[Row],
 ) -> _Line:
-    """The line of a layer, which the module at `path` runs `own` times, and all equal ones `calls`
-    times.
+    """The line of a layer: the model runs the module at `path` `own` times, and all equal ones
+    `calls` times.
     """
     energy, run_s = (each.of("end_to_end").read(row) for each in (ENERGY, TIME))
     inside_s, all_inside_s = (
@@ -242,66 +254,51 @@ def _layer(
     all_j = calls * energy.value if calls and energy else None
     cells = {
         "layer": path,
-        "class": _class(model, path),
+        "class": next((each.module_class for each in model.calls if each.module_path == path), ""),
         "calls": str(calls) if calls else "-",
-        "in place": _like(run_s, inside_s / own if inside_s and own else None, TIME),
+        "in context": _like(run_s, inside_s / own if inside_s and own else None, TIME),
         "time share": "",
         "operators": _like(run_s, row["operators_time_s"], TIME),
-        "alone": with_interval(run_s, TIME.show),
+        "isolated": with_interval(run_s, TIME.show),
         "energy": with_interval(energy, ENERGY.show),
         "all calls": _like(energy, all_j, ENERGY),
-        "energy share": f"{all_j / whole_j:.0%}" if all_j and whole_j else "-",
+        "energy share": f"{all_j / model_j:.0%}" if all_j and model_j else "-",
     }
     return _Line(cells, all_inside_s)
 
 
 def _rest(
-    model: ModelTuples, layers: Sequence[str], whole: Row, modules: Sequence[Row]
+    model: ModelTuples, layers: Sequence[str], total: Row, modules: Sequence[Row]
 ) -> list[_Line]:
-    """What a model does outside these layers; nothing if its times in place are unknown."""
-    between = between_calls(whole)
+    """The rest of a model outside these layers; empty if its times in context are unknown."""
+    between = between_calls(total)
     if between is None or not modules:
         return []
     listed = [path for layer in layers for path in _equal(model, layer)]
     others = [row for row in modules if not _in_any(row["module_path"], listed)]
     others_s = _in_context_s(others) or 0.0
-    in_context = _like(IN_CONTEXT.read(whole), others_s, TIME)
+    in_context = _like(IN_CONTEXT.read(total), others_s, TIME)
     return [
-        _Line({"layer": _OTHERS, "in place": in_context}, others_s),
-        _Line({"layer": BETWEEN, "in place": with_margin(between, TIME.show)}, between.value),
+        _Line({"layer": _OTHERS, "in context": in_context}, others_s),
+        _Line({"layer": BETWEEN, "in context": with_margin(between, TIME.show)}, between.value),
     ]
 
 
-def _whole_cells(whole: Row) -> dict[str, str]:
-    return {
-        "layer": WHOLE,
-        "calls": "1",
-        "in place": with_interval(TIME.of("end_to_end").read(whole), TIME.show),
-        "time share": "100.0%",
-        "energy": with_interval(ENERGY.of("end_to_end").read(whole), ENERGY.show),
-    }
-
-
-def _all_calls(model: ModelTuples, path: str, layer: ModelTuples) -> int | None:
-    """How often the model runs a layer or an equal one."""
-    return _calls(model, _equal(model, path), layer)
-
-
 def _equal(model: ModelTuples, path: str) -> list[str]:
-    """The layer and its equals."""
+    """The paths of the layer and its equals."""
     return next((kind.paths for kind in _kinds(model) if path in kind.paths), [path])
 
 
 def _calls(model: ModelTuples, paths: Sequence[str], layer: ModelTuples) -> int | None:
-    """How often the model runs equal layers; None if they make other calls there than alone."""
-    alone = _ids(layer)
+    """How often the model runs equal layers; None if they make other calls there than isolated."""
+    isolated = _ids(layer)
     inside = [tuple_id for path in paths for tuple_id in _ids(model, path)]
-    times, rest = divmod(len(inside), len(alone)) if alone else (0, 1)
-    return times if not rest and inside == alone * times else None
+    times, rest = divmod(len(inside), len(isolated)) if isolated else (0, 1)
+    return times if not rest and inside == isolated * times else None
 
 
 def _ids(model: ModelTuples, path: str | None = None) -> list[str]:
-    """The tuples of a model's calls, or of those within a module."""
+    """The tuple ids of a model's calls, or of calls within a module."""
     ids = list(model.by_id)
     return [
         ids[call.position]
@@ -311,7 +308,7 @@ def _ids(model: ModelTuples, path: str | None = None) -> list[str]:
 
 
 def _like(precise: Estimate | None, value: float | None, quantity: Quantity) -> str:
-    """A value without an interval, rounded as an estimate of something alike is."""
+    """A value without an interval, rounded like a comparable estimate."""
     relative = precise and precise.relative_half_width
     return without_interval(value, relative * value if relative and value else None, quantity.show)
 
@@ -324,19 +321,16 @@ def _within(module: str, path: str) -> bool:
     return module == path or module.startswith(f"{path}.")
 
 
-def _class(model: ModelTuples, path: str) -> str:
-    return next((call.module_class for call in model.calls if call.module_path == path), "")
-
-
 def _is_measured(row: Row | None) -> bool:
-    return row is not None and row[_WHOLE_S] is not None
+    return row is not None and row[_END_TO_END_S] is not None
 
 
 def _kinds(model: ModelTuples) -> list[_Kind]:
-    """The modules that call kernels themselves, in the order of their calls; equal ones together.
+    """The modules that call kernels themselves, in the order of their calls, with equal ones
+    grouped.
 
-    Equal modules are of one class and make the same calls. One that contains others is left out,
-    unless these make no calls, because its own operators are not all that it runs.
+    Equal modules have the same class and make the same calls. A module that contains others is left
+    out, unless these make no calls, because it runs more than its own operators.
     """
     if model.trains or (model.definition and model.definition.cached_tokens is not None):
         return []

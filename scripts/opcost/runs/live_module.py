@@ -1,6 +1,6 @@
 """A live module as a model of a run: saved in results/modules beside a config that loads it.
 
-Its classes are saved by name, as pickle does: the file that defines them has to be importable.
+Its classes are saved by name, as by pickle: the file that defines them has to be importable.
 """
 
 import hashlib
@@ -35,17 +35,21 @@ _KEYS = {"shape", "dtype", "low", "high", "tuple"}
 def save_model(
     module: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any], name: str, root: Path
 ) -> tuple[ModelTuples, Path]:
-    """Write the module, and a config of it with arguments of these sizes, for a run in `root`.
+    """Write the module, and a config with arguments of these sizes, for a run in `root`.
 
-    The config has the autocast that is active, and changes with the calls of the module and with
-    the code of its classes, not with its weights. Returns the module's tuples, and the path of the
+    The config contains the active autocast, and changes with the calls of the module and with the
+    code of its classes, but not with its weights. Returns the module's tuples, and the path of the
     config from `root`. Raises OpcostError for a module that another process cannot load or run.
     """
     check_name(name)
     tuples = extract_module_tuples(module, inputs, name, kwargs)
     autocast = tuples.definition and tuples.definition.autocast
     tensors = tensors_in_tree((inputs, kwargs))
-    _refuse_shared(tensors)
+    if len(set(map(id, tensors))) < len(tensors):  # a config would define two different tensors
+        raise OpcostError(
+            "two arguments are the same tensor, which a model config cannot express: pass "
+            "x.clone(), or wrap the module as in docs/how_to/add_a_model.md to take it once"
+        )
     check_has_values(module)
     usual = usual_dtype(parameter_dtypes(module))
     described = _described("inputs", _arguments(module, inputs, kwargs), usual)
@@ -80,7 +84,7 @@ def load_module(file: str) -> nn.Module:
     sys.path += [path for path in saved["sys_path"] if path not in before]  # to find its classes
     try:
         content = io.BytesIO(saved["module"])
-        # In host memory, wherever it was.
+        # To host memory, regardless of its former device.
         module: nn.Module = torch.load(content, lambda host, _: host, weights_only=False)
     finally:
         sys.path[:] = before
@@ -88,7 +92,7 @@ def load_module(file: str) -> nn.Module:
 
 
 def _code_hash(module: nn.Module) -> str:
-    """Of the files that define the module's classes, but PyTorch's own."""
+    """A hash of the files that define the module's classes, except PyTorch's own."""
     kinds = {type(part) for part in module.modules()}
     digest = hashlib.sha256()
     for kind in sorted(kinds, key=lambda kind: (kind.__module__, kind.__qualname__)):
@@ -110,7 +114,7 @@ def _code_hash(module: nn.Module) -> str:
 
 
 def _arguments(module: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """A list of positional arguments or, if there are keyword arguments, all by their names."""
+    """A list of positional arguments or, if there are keyword arguments, all by name."""
     if not kwargs:
         return list(inputs)
     bound = inspect.signature(module.forward).bind(*inputs, **kwargs)
@@ -129,17 +133,8 @@ def _arguments(module: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, An
     return dict(zip(bound.signature.parameters, bound.args, strict=False)) | bound.kwargs
 
 
-def _refuse_shared(tensors: Sequence[torch.Tensor]) -> None:
-    """A config would draw two tensors, and the module may run otherwise on these."""
-    if len(set(map(id, tensors))) < len(tensors):
-        raise OpcostError(
-            "two arguments are the same tensor, which a model config cannot say: pass x.clone(), "
-            "or wrap the module as in docs/how_to/add_a_model.md to take it once"
-        )
-
-
 def _described(name: str, value: Any, usual: str) -> Any:
-    """A value as a config writes it, which need not say that a tensor is of the usual dtype."""
+    """A value as a config writes it, without dtypes of tensors that have the usual one."""
     if isinstance(value, torch.Tensor):
         return _tensor(name, value, usual)
     if type(value) in (bool, int, float, str, NoneType):
@@ -148,7 +143,9 @@ def _described(name: str, value: Any, usual: str) -> Any:
         return [_described(f"{name}[{number}]", each, usual) for number, each in enumerate(value)]
     if isinstance(value, tuple):
         return {"tuple": _described(name, list(value), usual)}
-    if isinstance(value, Mapping) and all(map(_is_plain, value)):
+    if isinstance(value, Mapping) and all(
+        isinstance(key, str) and key not in _KEYS for key in value
+    ):
         return {key: _described(f"{name}[{key!r}]", each, usual) for key, each in value.items()}
     raise OpcostError(
         f"{name} is a {type(value).__name__}: opcost.run measures modules that take tensors, "
@@ -156,11 +153,6 @@ def _described(name: str, value: Any, usual: str) -> Any:
         f"are strings other than {', '.join(sorted(_KEYS))}. Wrap yours as in "
         "docs/how_to/add_a_model.md"
     )
-
-
-def _is_plain(key: Any) -> bool:
-    """Whether a dict may have this key: others describe tensors and tuples in a config."""
-    return isinstance(key, str) and key not in _KEYS
 
 
 def _tensor(name: str, tensor: torch.Tensor, usual: str) -> dict[str, Any]:
@@ -176,7 +168,7 @@ def _tensor(name: str, tensor: torch.Tensor, usual: str) -> dict[str, Any]:
     if tensor.is_floating_point() or tensor.is_complex():
         return found
     least, most = int(tensor.min()), int(tensor.max())
-    # A mask of ones, or of zeros, must not become one of both.
+    # A mask of only ones, or only zeros, must not become a mixed one.
     if least == most or least < 0:
         found["low"] = least
     drawn = tensor.dtype == torch.bool and least < most

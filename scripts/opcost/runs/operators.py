@@ -1,4 +1,4 @@
-"""An operator as the command line describes it, as a model config of its own."""
+"""An operator described on the command line as a model config."""
 
 import re
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ _MOST_PROBLEMS = 5
 def operator_variant(description: str, axes: Sequence[str]) -> Variant:
     """The config of a description with axes, each as NAME=[VALUE,...].
 
-    An axis fills its place in the description, replaces or adds an argument of its name, or is a
-    key of the config. Raises OpcostError for what cannot be measured at any point of the axes.
+    An axis replaces its placeholder in the description, adds or replaces an argument of its name,
+    or is a key of the config. Raises OpcostError for points that cannot be measured.
     """
     values: dict[str, Any] = {}
     for text in axes:
@@ -52,7 +52,7 @@ def _axis(text: str) -> tuple[str, list[Any]]:
 
 
 def _with_place(call: str, axis: str) -> str:
-    """The description with a place for the values of an axis, unless that is a key."""
+    """The description with a placeholder for the values of an axis, unless that is a key."""
     settings = read_schema("operator")["properties"].keys() - {*KEYS, "operator", "parameters"}
     if axis in places(call) or (axis in settings and axis not in arguments_of(call)):
         return call
@@ -66,9 +66,7 @@ def _with_place(call: str, axis: str) -> str:
 
 
 def _check_each(name: str, config: dict[str, Any]) -> None:
-    """Raise OpcostError for the points that cannot be measured: in a run, one of them after the
-    other would end it.
-    """
+    """Raise OpcostError for all points that cannot be measured; a run would end at the first."""
     problems = []
     points = define_models(name, config, Path(), "the command line").models
     for definition in points.values():

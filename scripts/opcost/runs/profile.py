@@ -1,4 +1,4 @@
-"""What `opcost profile` prints: where the time of running models goes."""
+"""The text that `opcost profile` prints: where the time of running models goes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -15,27 +15,25 @@ from opcost.text import with_meaning_of_noise, wrapped
 from opcost.tuples.model_table import not_extracted
 from opcost.tuples.model_tuples import ModelTuples, refusals
 
-_UNKNOWN = "the whole model is not measured"
+_UNKNOWN = "the model is not measured end to end"
 
 
 def profile(request: Request, by: str, top: int) -> tuple[str, bool]:
-    """Tables of these models on these targets, with the notes of a summary, and whether each has a
-    sum and a time in place.
+    """Tables of the request's models on its targets, with the notes of a summary, and whether each
+    model has an estimate and times in context.
     """
     models, extractions = [*request.study.models], extracted(request.study)
     compared = by_target(costs_of_models(ANSWERS))
     parts, complete = [], True
     for target in request.study.conditions:
         rows = [row for model in models if (row := compared[target].get(model)) is not None]
-        complete &= len(rows) == len(models) and all(map(_is_complete, rows))
+        complete &= len(rows) == len(models) and all(
+            row[TIME.error.value] is not None and row["in_context_reason"] is None for row in rows
+        )
         parts += [_profile_of(target, extractions, models, rows, by, top)]
     refused = not_extracted(refusals([*extractions.values()]))
     parts += ["\n".join(refused)] if refused else []
     return with_meaning_of_noise("\n\n".join(parts)), complete
-
-
-def _is_complete(row: Row) -> bool:
-    return row[TIME.error.value] is not None and row["in_context_reason"] is None
 
 
 def _profile_of(
@@ -64,12 +62,12 @@ def _profile_of(
 
 
 def _notes(models: Sequence[str], rows: Sequence[Row], in_context: Sequence[Row]) -> Iterator[str]:
-    """Which models have no time in place, how far others can be trusted, and caveats."""
+    """Models without times in context, the trust in others, and caveats."""
     named = {row["model"]: row for row in rows}
     for model in models:
         reason = named[model]["in_context_reason"] if model in named else _UNKNOWN
         if reason is not None:
-            yield f"{model}: no time in place: {reason}."
+            yield f"{model}: no time in context: {reason}."
     for row in rows:
         if row[TIME.error.value] is not None:
             yield f"Trust in the breakdown of {row['model']}: {trust(row)}."

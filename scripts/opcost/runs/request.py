@@ -1,4 +1,4 @@
-"""What a run measures: keys of the configuration, over those of config/config.yaml."""
+"""The request of a run: keys of the configuration that override those of config/config.yaml."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,18 +29,18 @@ _DIRECTORY = "config/models"
 
 
 class Request(NamedTuple):
-    """The keys that a run gives, and the study that is measured."""
+    """The keys that a run sets, and the resulting study."""
 
     settings: Mapping[str, Any]
     study: Study
 
     @property
     def asked(self) -> set[tuple[str, str]]:
-        """Each target with each model that is measured on it."""
+        """Each target with each of its models."""
         return {(target, model) for target in self.study.conditions for model in self.study.models}
 
     def configs(self) -> dict[str, Any]:
-        """The config of each model or sweep, or of models chosen of torchvision, by its name."""
+        """The config of each model or sweep, or selected torchvision model, by name."""
         entries = self.settings.get("models", read_default().get("models", ()))
         chosen = [name for name, each in self.study.models.items() if each.zoo]
         read = (read_config(each, self.study.model_directory) for each in [*entries, *chosen])
@@ -48,14 +48,14 @@ class Request(NamedTuple):
 
 
 def extracted(study: Study) -> dict[str, ModelTuples]:
-    """The study's models that were extracted, by name."""
+    """The study's extracted models by name."""
     addresses = Addresses(study)
     paths = map(addresses.extraction, study.models)
     return {each.model: each for each in read_extractions(filter(Path.exists, paths))}
 
 
 def read_default() -> Mapping[str, Any]:
-    """The study that the user wrote, empty if there is none. Raises OpcostError."""
+    """The user's study, empty if there is none. Raises OpcostError."""
     document = read_yaml(DEFAULT_STUDY) if DEFAULT_STUDY.exists() else {}
     if document is not None and not isinstance(document, dict):
         raise OpcostError(f"{DEFAULT_STUDY} is not a study (config/README.md): repair or delete it")
@@ -63,12 +63,12 @@ def read_default() -> Mapping[str, Any]:
 
 
 def model_directory() -> Path:
-    """The folder of the model configs."""
+    """The folder of model configs."""
     return Path(str(read_default().get("model_directory", _DIRECTORY)))
 
 
 def default_request(settings: Mapping[str, Any]) -> Request:
-    """The study that the user wrote, with other settings. Raises OpcostError without one."""
+    """The user's study with other settings. Raises OpcostError without one."""
     if not DEFAULT_STUDY.exists():
         raise OpcostError(
             f"name a MODEL, such as resnet18: this folder has no study ({DEFAULT_STUDY})"
@@ -77,9 +77,9 @@ def default_request(settings: Mapping[str, Any]) -> Request:
 
 
 def nothing() -> Request:
-    """The study that measures nothing: its tables show what is measured.
+    """A study that measures nothing: its tables show earlier measurements.
 
-    Raises OpcostError if nothing is.
+    Raises OpcostError if there are none.
     """
     if not remembered(RESULTS):
         raise OpcostError(
@@ -90,9 +90,9 @@ def nothing() -> Request:
 
 
 def asked_again(asked: Mapping[str, Any], settings: Mapping[str, Any]) -> Request:
-    """What an earlier run asked for, with today's and further settings.
+    """The request of an earlier run, with today's and further settings.
 
-    Raises OpcostError if it cannot be.
+    Raises OpcostError if it is no longer possible.
     """
     default = read_default()
     keys = {"models", "torchvision", "targets"} & asked.keys()
@@ -101,9 +101,9 @@ def asked_again(asked: Mapping[str, Any], settings: Mapping[str, Any]) -> Reques
     return Request(given, load_study({**default, **given}))
 
 
-def narrowed(whole: Request, models: set[str]) -> Request:
-    """A request for some of its models."""
-    document, study = {**read_default(), **whole.settings}, whole.study
+def narrowed(original: Request, models: set[str]) -> Request:
+    """A request for some of the models."""
+    document, study = {**read_default(), **original.settings}, original.study
     entries = [
         each
         for each in document.get("models", ())
@@ -111,7 +111,7 @@ def narrowed(whole: Request, models: set[str]) -> Request:
     ]
     chosen = [name for name, each in study.models.items() if each.zoo and name in models]
     torchvision = {**document["torchvision"], "names": chosen} if chosen else None
-    given = {**whole.settings, "models": entries, "torchvision": torchvision}
+    given = {**original.settings, "models": entries, "torchvision": torchvision}
     return Request(given, load_study({**document, **given}))
 
 
@@ -121,10 +121,10 @@ def request(
     threads: Sequence[int],
     settings: Mapping[str, Any],
 ) -> Request:
-    """These models, on the study's targets or a device, with other settings.
+    """Variants on the study's targets or a device, with other settings.
 
-    No new one gets the name of another one that was measured in this folder. Raises OpcostError for
-    what no study can say.
+    No new model gets the name of a different one that was measured in this folder. Raises
+    OpcostError for an impossible study.
     """
     default = read_default()
     targets = _targets(default)
@@ -143,7 +143,7 @@ def request(
 
 
 def _targets(default: Mapping[str, Any]) -> dict[str, Settings]:
-    """The targets of a run that names none, without axes."""
+    """The default targets of a run, without axes."""
     named = default.get("targets") or AUTO
     if not isinstance(named, dict) or not all(isinstance(each, dict) for each in named.values()):
         raise OpcostError(f"{DEFAULT_STUDY}: targets must be settings by name (config/README.md)")
@@ -151,7 +151,7 @@ def _targets(default: Mapping[str, Any]) -> dict[str, Settings]:
 
 
 def _entries(asked: Iterable[Variant], directory: Path) -> list[Entry]:
-    """The models as a study has them: by name if a file, or torchvision, says the same."""
+    """The `models` of a study: names if a file, or torchvision, has the same definition."""
     files = _of_files(directory)
     measured: dict[str, list[ModelDefinition]] = defaultdict(list)
     for name, model in newest_definitions(RESULTS).items():
@@ -180,7 +180,7 @@ def _entries(asked: Iterable[Variant], directory: Path) -> list[Entry]:
 
 
 def _of_files(directory: Path) -> dict[str, list[str]]:
-    """What each config of a folder defines. Those that cannot be read are not."""
+    """The definition of each config of a folder, without configs that cannot be read."""
     found = {}
     for path in directory.glob("*.yaml"):
         with suppress(OpcostError):
@@ -190,7 +190,7 @@ def _of_files(directory: Path) -> dict[str, list[str]]:
 
 
 def _official(config: Mapping[str, Any], wanted: list[str], directory: Path) -> str | None:
-    """The model of torchvision that a config defines at its official input, if it does."""
+    """The torchvision model that a config defines at its official input, or None."""
     name = str(config.get("model"))
     if zoo.family(name) is None:
         return None
@@ -199,7 +199,7 @@ def _official(config: Mapping[str, Any], wanted: list[str], directory: Path) -> 
 
 
 def _alike(models: Iterable[ModelDefinition]) -> list[str]:
-    """What models are but for their names, and for what changes under a name: code and seed."""
+    """Models without their names and what changes under a name: code and seed."""
     return sorted(replace(each, name="", source_digest=None, seed=0).to_json() for each in models)
 
 

@@ -23,15 +23,15 @@ from opcost.terminal import show
 from opcost.workers.isolation import killed_by
 
 _FOUND = ("Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile")
-"""Where Snakemake looks for a workflow, in this order."""
+"""Paths at which Snakemake finds a workflow, in order."""
 
 _LONGEST = 100_000
-"""Linux passes an argument of less than 128 KiB to a process."""
+"""Linux limits an argument of a process to 128 KiB."""
 
 
 class Ended(NamedTuple):
-    """The exit code for the user (0, 1, or that of a shell for the signal that ended it), and how
-    many jobs have run.
+    """The exit code for the user (0, 1, or that of a shell for the signal that ended it), and the
+    number of jobs that ran.
     """
 
     code: int
@@ -41,8 +41,8 @@ class Ended(NamedTuple):
 def run_workflow(
     settings: Mapping[str, Any], goal: str | None = None, verbose: bool = False
 ) -> Ended:
-    """Show and run the command of Snakemake with these keys of the configuration, for a goal
-    (default: everything), which prints to standard output. `verbose` shows all that Snakemake says.
+    """Show and run the Snakemake command with these keys of the configuration, for a goal (default:
+    everything), which prints to standard output. `verbose` shows all output of Snakemake.
     """
     if importlib.util.find_spec("snakemake") is None:
         raise OpcostError("measuring needs Snakemake: pip install snakemake")
@@ -103,8 +103,8 @@ def _code(status: int, signals: Sequence[int]) -> int:
 def _interruptible(
     process: subprocess.Popen, interrupt: Callable[[int], None]
 ) -> Iterator[subprocess.Popen]:
-    """Ctrl-C reaches Snakemake and its jobs as well, which then end; a request to terminate is
-    passed on to all of them, because Snakemake would first wait for its jobs. A second one kills
+    """Handle interrupts. Ctrl-C also reaches Snakemake and its jobs, which then end. SIGTERM is
+    passed on to all of them, because Snakemake would first wait for its jobs; a second one kills
     them.
     """
     asked = []
@@ -133,22 +133,17 @@ def _interruptible(
 def _where() -> list[str]:
     """The option that names the workflow, unless Snakemake finds it in this folder."""
     found = next((name for name in _FOUND if Path(name).exists()), None)
-    snakefile = _snakefile()
+    package = Path(opcost.__file__).resolve().parent
+    installed = package / "installed" / "Snakefile"  # of the wheel (setup.py)
+    snakefile = installed if installed.exists() else package.parents[1] / "Snakefile"
     is_found = found is not None and Path(found).samefile(snakefile)
     return [] if is_found else ["--snakefile", str(snakefile)]
 
 
 def _program() -> str:
-    """Snakemake, by its path if a shell would not find it, or another one."""
+    """The snakemake command, by its path if a shell would find none, or another one."""
     beside = Path(sys.executable).with_name("snakemake")
     if not beside.exists() or shutil.which("snakemake") == str(beside):
         return "snakemake"
     here = Path.cwd()
     return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)
-
-
-def _snakefile() -> Path:
-    """That of the clone, or of the wheel (setup.py)."""
-    package = Path(opcost.__file__).resolve().parent
-    installed = package / "installed" / "Snakefile"
-    return installed if installed.exists() else package.parents[1] / "Snakefile"

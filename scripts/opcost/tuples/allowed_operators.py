@@ -38,8 +38,8 @@ OPAQUE = {
     "the model's forward, call the LSTM under torch.backends.mkldnn.flags(enabled=False), as in "
     "docs/how_to/train.md"
 }
-"""Operators whose operands cannot be made up, because anything else crashes the process, and what
-to do instead. They cannot be allowed.
+"""Operators whose operands cannot be generated, because wrong ones crash the process, with what to
+do instead. They cannot be allowed.
 """
 
 _OF_THE_REPLAY = {"Device", "Generator"}

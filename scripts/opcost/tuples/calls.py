@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from opcost.models.construction import (
     example_inputs,
     input_bytes,
     parameter_dtypes,
+    replace_tensors,
     without_initialisation,
 )
 from opcost.models.definition import ModelDefinition
@@ -90,18 +90,18 @@ class SizesDependOnValues(OpcostError):
 
 @dataclass(frozen=True)
 class ModelCalls:
-    """A model's calls, the parameters of its modules, and the memory of what it makes.
+    """A model's calls, the parameters of its modules, and the memory of its results.
 
-    `parameters` is their number in each module with all that it contains, by path ("" is the
-    model's), where those that are shared count once; `own_parameters` is without what it contains.
+    `parameters` is the number of parameters in each module with its submodules, by path ("" is the
+    model), where shared ones count once; `own_parameters` excludes submodules.
 
-    `activation_peak_bytes` is the most that lives at once of what an iteration makes. `weights` are
-    those of the model by the calls that use them; None for a training step, which changes them.
-    `dtypes` are those of the parameters.
+    `activation_peak_bytes` is the peak memory of all tensors that an iteration makes. `weights` are
+    the model's weights by the calls that use them; None for a training step, which changes them.
+    `dtypes` are the dtypes of the parameters.
 
-    `value_dependent` are the tuples whose sizes, or those of their results, depend on values: they
-    do not occur with another seed of weights and inputs. `calls_vary` if a second run of the user's
-    own code executed other calls. `compiled`: some are of parts that torch.compile would compile.
+    `value_dependent` are the tuples whose sizes, or sizes of results, depend on values: they do not
+    occur with another seed of weights and inputs. `calls_vary` if a second run of the user's code
+    made other calls. `compiled` if some are of parts that torch.compile would compile.
     """
 
     calls: tuple[Call, ...]
@@ -118,7 +118,7 @@ class ModelCalls:
 def model_calls(definition: ModelDefinition, search_path: Path | None = None) -> ModelCalls:
     """Run a model on fake tensors, or on real ones if necessary, and record its calls.
 
-    Raises OpcostError when the model cannot be built or cannot run on its inputs.
+    Raises OpcostError if the model cannot be built or cannot run on its inputs.
     """
     with threads_noticed() as threads:
         state = ProcessState()
@@ -160,10 +160,10 @@ def module_calls(module: nn.Module, inputs: list[Any], name: str) -> ModelCalls:
 def live_module_calls(
     module: nn.Module, inputs: Sequence[Any], name: str, kwargs: Mapping[str, Any]
 ) -> ModelCalls:
-    """The calls of a module that is in use, as in eval mode: a copy of it runs on fake tensors.
+    """The calls of a live module in eval mode: a copy of it runs on fake tensors.
 
-    `inputs` are its positional and `kwargs` its keyword arguments: anything, with tensors anywhere
-    in it. Raises OpcostError.
+    `inputs` are its positional and `kwargs` its keyword arguments: any values that contain tensors.
+    Raises OpcostError.
     """
     _check_arguments(module, inputs, kwargs)
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -187,9 +187,8 @@ def live_module_calls(
 
 
 def _fake_tensors_mislead(definition: ModelDefinition) -> bool:
-    """Whether fake tensors have other types or layouts than a processor's kernels give.
-
-    In mixed precision, the statistics of a normalisation; with channels last, some gradients.
+    """Whether fake tensors have other dtypes or layouts than a processor's kernels return: for the
+    statistics of a normalisation in mixed precision, and for some gradients with channels last.
     """
     mixed = definition.autocast is not None or definition.memory_format != "contiguous"
     return definition.training is not None and mixed
@@ -198,12 +197,11 @@ def _fake_tensors_mislead(definition: ModelDefinition) -> bool:
 def _built(
     definition: ModelDefinition, search_path: Path | None, fake_mode: FakeTensorMode
 ) -> nn.Module:
-    """The module, of fake tensors if it can be built of them.
-
-    Models of libraries may be larger than the memory, and may initialise their weights themselves.
+    """The module, of fake tensors if possible: models of libraries may be larger than the memory,
+    and may initialise their weights themselves.
     """
     if library_of(definition.model) is not None:
-        with suppress(OpcostError), fake_mode, errors_said_once():
+        with suppress(OpcostError), fake_mode, without_logged_tracebacks():
             return build(definition, search_path)
     with without_initialisation():
         return build(definition, search_path)
@@ -217,7 +215,7 @@ def _fake_calls(
 ) -> ModelCalls:
     """Record the calls on fake inputs; for user code, run twice to compare the calls.
 
-    A model may keep results of its first run, such as a table of positions: if a third run makes
+    A model may cache results in its first run, such as a table of positions: if a third run makes
     the same calls as the second, these are the model's.
     """
     _make_fake(module, fake_mode)
@@ -278,7 +276,7 @@ def _with_values(
 
 @contextmanager
 def _values_needed(name: str) -> Iterator[None]:
-    """Raises SizesDependOnValues for the errors of fake tensors that lack values."""
+    """Raise SizesDependOnValues for errors of fake tensors that lack values."""
     try:
         yield
     except Exception as error:
@@ -300,13 +298,13 @@ def recorded_calls(
     *,
     from_config: bool = False,
 ) -> ModelCalls:
-    """Run a module or a training step, where it and its inputs are, and record its calls.
+    """Run a module or a training step on its device, and record its calls.
 
-    With a `device`, only what runs there launches kernels. Errors of a model that is `from_config`
-    say what a config can pass.
+    With a `device`, only operators that run there launch kernels. Errors of a model that is
+    `from_config` say what a config can pass.
 
-    Raises OpcostError if it cannot run on them, and SizesDependOnValues if they have no values and
-    it needs some.
+    Raises OpcostError if it cannot run, and SizesDependOnValues if inputs without values do not
+    suffice.
     """
     module, trained = module_of(run), isinstance(run, TrainingStep)
     parameters, own_parameters = (
@@ -321,13 +319,13 @@ def recorded_calls(
         operators_of_threads() as elsewhere,
     ):
         try:
-            with conditions(trained), errors_said_once(), user_code():
+            with conditions(trained), without_logged_tracebacks(), user_code():
                 prepare(run, Arguments(inputs, kwargs))
                 weights = None if trained else WeightUses(module)
                 with Recorder(where, held_tensors(run), device, weights) as recorder:
                     state = ProcessState()
                     output = run(*inputs, **kwargs)
-                    # A mode that it left active would end instead of the recorder.
+                    # A mode that the model left active would end instead of the recorder.
                     state.restore(name)
         except OpcostError as error:
             named = str(error).startswith(f"model {name}: ")
@@ -373,7 +371,7 @@ def _check_dtypes(calls: Iterable[Call], name: str) -> None:
 
 
 @contextmanager
-def errors_said_once() -> Iterator[None]:
+def without_logged_tracebacks() -> Iterator[None]:
     """Silence PyTorch's log of tracebacks, which would hide opcost's message."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
     disabled, log.disabled = log.disabled, True
@@ -384,18 +382,13 @@ def errors_said_once() -> Iterator[None]:
 
 
 def _make_fake(module: nn.Module, fake_mode: FakeTensorMode) -> None:
-    @cache  # a tensor that modules share remains one
-    def fake(tensor: torch.Tensor) -> Any:
-        if isinstance(tensor, FakeTensor):
-            return tensor
-        # Wrapping it as a parameter doubles the time, and forward does not need it.
-        return fake_mode.from_tensor(tensor.data).requires_grad_(tensor.requires_grad)
-
-    for part in module.modules():
-        for tensors in (part._parameters, part._buffers):
-            for name, tensor in tensors.items():
-                if tensor is not None:
-                    tensors[name] = fake(tensor)
+    # Wrapping tensors as parameters doubles the time, and forward does not need it.
+    replace_tensors(
+        module,
+        lambda tensor: (
+            tensor if isinstance(tensor, FakeTensor) else fake_mode.from_tensor(tensor.data)
+        ),
+    )
 
 
 def _why_not(
@@ -437,7 +430,7 @@ def _in(place: Place) -> str:
 
 
 def _said(error: Exception) -> str:
-    """The first line of an error, or all of it where that only begins a sentence."""
+    """The first line of an error, or all of it if that line only begins a sentence."""
     text = message(error)
     if found := _HIGHER_ORDER.search(text):
         return f"the operator {found[1]} calls functions, whose operators cannot be recorded"

@@ -31,10 +31,14 @@ def extract_contained(
 ) -> None:
     """Extract a model in a forked process, which calls `finish` with the result.
 
-    Raises OpcostError like `extract_model_tuples`, and if the model's code takes too much time or
+    Raises OpcostError like `extract_model_tuples`, and if the model's code exceeds its time or
     memory, ends or kills its process, or leaves other processes running. Fork before torch has run
     anything.
     """
+    if settings.memory_gib is None:
+        memory_bytes = _SHARE_OF_FREE_MEMORY * free_bytes()
+    else:
+        memory_bytes = settings.memory_gib * 2**30
     reader, writer = os.pipe()
     with os.fdopen(reader) as messages, os.fdopen(writer, "w") as message:
 
@@ -46,7 +50,7 @@ def extract_contained(
             except OpcostError as error:
                 said = str(error)
             except Exception as error:
-                # User code may have changed anything, including Python's library.
+                # User code may have changed anything, including the standard library.
                 last = traceback.extract_tb(error.__traceback__)[-1]
                 said = (
                     f"model {definition.name}: extraction failed after its code had run: "
@@ -59,7 +63,7 @@ def extract_contained(
             message.write(said[:_MAX_MESSAGE])
             message.flush()
 
-        death = run_isolated(work, settings.timeout_s, _memory_bytes(settings))
+        death = run_isolated(work, settings.timeout_s, memory_bytes)
         message.close()
         if said := messages.read():
             raise OpcostError(said)
@@ -79,9 +83,3 @@ def tuples_of(
         path = Path(folder, "tuples.pkl")
         extract_contained(definition, search_path, settings, partial(write_model_tuples, path))
         return read_model_tuples(path)
-
-
-def _memory_bytes(settings: ExtractionSettings) -> float:
-    if settings.memory_gib is None:
-        return _SHARE_OF_FREE_MEMORY * free_bytes()
-    return settings.memory_gib * 2**30

@@ -10,7 +10,7 @@ from opcost.tuples.operator_tuple import Constant, OperatorTuple, TensorSpec, Va
 _QUANTISED = (torch.quint8, torch.qint8, torch.qint32, torch.quint4x2, torch.quint2x4)
 
 _QUANTISING = ("aten::quantize_", "aten::dequantize")
-"""Of their results, fake tensors do not say that they are quantised."""
+"""Operators whose fake results are not marked as quantised."""
 
 _STRIDED = (
     "opcost describes strided tensors of plain types: compute on such (to_dense, dequantize, "
@@ -21,7 +21,7 @@ _STRIDED = (
 def describe(
     operator: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> OperatorTuple:
-    """The operator tuple of a live call. Raises OpcostError for one of quantised tensors."""
+    """The operator tuple of a live call. Raises OpcostError for quantised tensors."""
     if operator.namespace == "quantized" or operator._schema.name.startswith(_QUANTISING):
         raise OpcostError(f"quantised tensors ({operator}) are not supported: {_STRIDED}")
     names = [argument.name for argument in operator._schema.arguments]
@@ -33,15 +33,17 @@ def describe(
         if argument.name not in given or "Device" in declared or argument.name == "pin_memory":
             continue
         value = _encode(given[argument.name], declared)
-        if argument.has_default_value() and _same(value, _encode(argument.default_value, declared)):
-            continue
+        if argument.has_default_value():
+            default = _encode(argument.default_value, declared)
+            if type(value) is type(default) and value == default:
+                continue
         arguments.append((argument.name, value))
     return OperatorTuple(str(operator), tuple(sorted(arguments, key=lambda pair: pair[0])))
 
 
 def describe_tensor(tensor: torch.Tensor) -> TensorSpec:
     """The spec of a live (or fake) tensor. Raises OpcostError for one that is not strided."""
-    quantised = tensor.dtype in _QUANTISED  # fake tensors do not know that they are
+    quantised = tensor.dtype in _QUANTISED  # fake tensors lack is_quantized
     if tensor.layout != torch.strided or quantised or tensor.is_nested:
         nested = "nested" if tensor.is_nested else str(tensor.layout)
         kind = "quantised" if quantised else nested
@@ -74,7 +76,7 @@ def _encode(value: Any, declared: str) -> Value:
         case bool() | None | str():
             return value
         case int() | float():
-            # A parameter declared as float may be given as an integer: 1 and 1.0 are one value.
+            # An argument declared as float may be given as an integer: 1 and 1.0 are one value.
             return float(value) if declared in ("float", "Optional[float]") else value
         case list() | tuple():
             element_type = declared.removeprefix("Optional[").removeprefix("List[").rstrip("]")
@@ -83,7 +85,3 @@ def _encode(value: Any, declared: str) -> Value:
             raise OpcostError(
                 f"an argument of type {type(value).__name__} is not supported: give a tensor"
             )
-
-
-def _same(value: Value, default: Value) -> bool:
-    return type(value) is type(default) and value == default

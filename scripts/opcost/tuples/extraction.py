@@ -30,8 +30,7 @@ _MAX_WORK = 2**63
 def extract_model_tuples(
     definition: ModelDefinition, search_path: Path | None = None
 ) -> ModelTuples:
-    """The calls of a model and its distinct tuples, with FLOPs and bytes; or of an operator in its
-    place.
+    """The calls of a model or an isolated operator and its distinct tuples, with FLOPs and bytes.
 
     Raises OpcostError like `model_calls` and `operator_calls`; for a model selected by
     `torchvision`, the result holds the reason instead.
@@ -65,7 +64,7 @@ def _model_tuples(executed: ModelCalls, definition: ModelDefinition, started: fl
     if executed.compiled:
         tell(
             f"opcost: model {name} has parts that torch.compile compiles: they run eagerly (to "
-            "measure the whole model compiled, add compiled to launch_modes)"
+            "measure the model end to end compiled, add compiled to launch_modes)"
         )
     tuples, calls = distinct_tuples(executed)
     return ModelTuples(
@@ -95,11 +94,10 @@ def extract_module_tuples(
 ) -> ModelTuples:
     """The calls of a live module in eval mode and its distinct tuples, with FLOPs and bytes.
 
-    `inputs` are its positional and `kwargs` its keyword arguments: tensors, or anything with
-    tensors in it, such as dicts, as forward takes it. The module is not modified,
-    and nothing is computed. Inside torch.autocast, it runs in lower precision, as its definition
-    then says. Raises OpcostError if it cannot run on these inputs, or executes an operator whose
-    output sizes depend on values.
+    `inputs` are its positional and `kwargs` its keyword arguments: tensors, or values that contain
+    tensors, such as dicts. The module is not modified, and nothing is computed. Inside
+    torch.autocast, it runs in lower precision, which its definition records. Raises OpcostError if
+    it cannot run on these inputs, or executes an operator whose output sizes depend on values.
     """
     started = time.perf_counter()
     executed = live_module_calls(module, inputs, name, {} if kwargs is None else kwargs)
@@ -108,7 +106,7 @@ def extract_module_tuples(
 
 
 def _as_given(module: nn.Module, inputs: Sequence[torch.Tensor], name: str) -> ModelDefinition:
-    """What is known of a live module without its code: it labels the results."""
+    """A definition that labels the results of a live module; it lacks the module's code."""
     dtype = usual_dtype(parameter_dtypes(module) or dtypes_of(inputs))
     specs = ((tuple(each.shape), str(each.dtype).removeprefix("torch.")) for each in inputs)
     return ModelDefinition(
@@ -143,7 +141,7 @@ def distinct_tuples(
 
 
 def _check_work(tuples: list[TupleRecord], calls: list[ModelCall]) -> None:
-    """Raise OpcostError for more FLOPs or bytes than a column of integers can hold."""
+    """Raise OpcostError for more FLOPs or bytes than an integer column can hold."""
     flops = sum(tuples[call.position].flops or 0 for call in calls)
     moved = sum(tuples[call.position].bytes for call in calls)
     if max(flops, moved) >= _MAX_WORK:

@@ -1,6 +1,6 @@
 """Operands in the memory of a GPU's host.
 
-Only copies between the two have such: a kernel computes on the memory of its device.
+Only copies between host and device have such operands: kernels use the memory of their device.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class HostCopy:
 
 
 def copy_of(operator_tuple: OperatorTuple) -> HostCopy | None:
-    """The copy between host and device that a tuple is; None for another tuple.
+    """The copy between host and device that a tuple performs; None for another tuple.
 
     Raises OpcostError for another operator with a tensor in the memory of the host.
     """
@@ -53,8 +53,3 @@ def copy_of(operator_tuple: OperatorTuple) -> HostCopy | None:
             f"processor: {_ONLY}"
         )
     return HostCopy(to, source)
-
-
-def check_memories(operator_tuple: OperatorTuple) -> None:
-    """Raise OpcostError for a tensor in the memory of the host that no GPU can work on."""
-    copy_of(operator_tuple)

@@ -1,8 +1,7 @@
-"""Whether indices fit the tables that they index, where fake tensors have no values to tell.
+"""Check that indices fit the tables that they index: fake tensors have no values.
 
-The limits of a config's inputs are known, and so are those of counted positions. They are followed
-through operators that keep values, and sums with numbers; of others nothing is known, and nothing
-is said.
+The limits of a config's inputs and of counted positions are known. They are propagated through
+operators that keep values, and through sums with numbers; otherwise nothing is checked.
 """
 
 import itertools
@@ -18,14 +17,14 @@ from opcost.models.definition import InputSpec
 from opcost.tuples.work import BAGS
 
 _Limits = tuple[float, float]
-"""The least value, and what all values are less than."""
+"""The lowest value, and an exclusive upper limit."""
 
 _KEEP_VALUES = {
     *("_to_copy", "to", "clone", "alias", "contiguous", "detach", "view", "_unsafe_view"),
     *("reshape", "expand", "squeeze", "unsqueeze", "transpose", "permute", "t", "flatten"),
 }
 _TAKE_SOME = {"slice", "select", "narrow"}
-"""Limits of inputs hold for a part of them; of positions, a part may be all that is in use."""
+"""Limits of inputs hold for a part of them; positions may be counted only for that part."""
 
 _EMBEDDINGS = {"embedding", "embedding_renorm", *BAGS}
 _LOSSES = {"cross_entropy_loss", "nll_loss_forward", "nll_loss2d_forward", "nll_loss_nd"}
@@ -37,14 +36,14 @@ _BY_LISTS = {"index", "index_put", "_index_put_impl"}
 
 
 class IndexLimits(TorchDispatchMode):
-    """Raises OpcostError for a call whose indices may exceed its table, or are of no index type.
+    """Raises OpcostError for a call whose indices may exceed its table, or have another dtype.
 
-    `known` are tensors with what a config says of their values.
+    `known` are tensors with the config's description of their values.
     """
 
     def __init__(self, known: Iterable[tuple[torch.Tensor, InputSpec]]) -> None:
         super().__init__()
-        # Weak: a tensor that is held would take memory, and views are made of one that is shared.
+        # Weak: holding tensors would take memory, and a shared tensor has several views.
         self._limits: MutableMapping[torch.Tensor, _Limits] = WeakIdKeyDictionary()
         self._positions: MutableMapping[torch.Tensor, bool] = WeakIdKeyDictionary()
         for tensor, spec in known:
@@ -74,7 +73,7 @@ class IndexLimits(TorchDispatchMode):
         return result
 
     def _follow(self, name: str, args: tuple[Any, ...], result: torch.Tensor) -> None:
-        """Note the limits of a result that has known ones."""
+        """Record the limits of a result that has known ones."""
         numbers = [each for each in args if isinstance(each, int)]
         if name == "arange":
             first, last = (0, numbers[0]) if len(numbers) == 1 else numbers[:2]
@@ -93,7 +92,7 @@ class IndexLimits(TorchDispatchMode):
             self._positions[tensor] = True
 
     def _forget(self, changed: Iterable[Any]) -> None:
-        """Values that were changed in place have other limits, and so have their views."""
+        """Discard the limits of tensors changed in place, and of their views."""
         memories = {each.untyped_storage()._cdata for each in changed if each in self._limits}
         for each in list(self._limits):
             if each.untyped_storage()._cdata in memories:

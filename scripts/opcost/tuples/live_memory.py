@@ -1,4 +1,4 @@
-"""The memory of the tensors that a model makes, while it runs."""
+"""The memory of the tensors that a model makes while it runs."""
 
 import weakref
 from collections.abc import Callable, Iterable
@@ -7,10 +7,9 @@ import torch
 
 
 class LiveMemory:
-    """Counts the bytes of tensors from when they are made until their memory is freed.
+    """Counts the bytes of tensors from creation until their memory is freed.
 
-    `peak_bytes` is the most that lived at once. Memory in `known` storages, such as that of
-    weights, is not counted.
+    `peak_bytes` is the maximum. Memory in `known` storages, such as weights, is not counted.
     """
 
     def __init__(self, known: Iterable[int]) -> None:
@@ -20,7 +19,7 @@ class LiveMemory:
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def made(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Count results of a call that are no views of its arguments, and not known."""
+        """Count results of a call, except views of its arguments and known ones."""
         for tensor in tensors:
             memory = tensor.untyped_storage()
             place = memory._cdata

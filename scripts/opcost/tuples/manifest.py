@@ -138,7 +138,7 @@ def _check_operators(operators: Sequence[str], records: Iterable[TupleRecord]) -
 
 
 def _exists(name: str) -> bool:
-    """Whether torch has an operator of that name that no model of the study executes."""
+    """Whether torch has an operator of that name."""
     import torch  # only for a name that no model executes
 
     parts = name.split(".")

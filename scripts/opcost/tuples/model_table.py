@@ -51,10 +51,7 @@ def _counts(model: ModelTuples, holders: Mapping[str, int]) -> dict[str, Any]:
 
 
 def as_text(rows: Sequence[Row], unique_tuples: int) -> str:
-    """The rows as text.
-
-    `unique_tuples` is the number of distinct tuples that launch kernels, over all models.
-    """
+    """The rows as text. `unique_tuples` counts the tuples of all models that launch kernels."""
     extracted = [row for row in rows if row["extracted"]]
     header = [
         "model", "family", "inputs", "calls", "views", "tuples", "shared", "by value", "GFLOPs",

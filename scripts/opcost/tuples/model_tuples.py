@@ -58,7 +58,7 @@ _RULES = {
 
 
 class ModelCall(NamedTuple):
-    """A call of a model: the position of its tuple, and where it is made (places.py)."""
+    """A call of a model: the position of its tuple, and its place (places.py)."""
 
     position: int
     module_path: str
@@ -71,22 +71,16 @@ class ModelTuples:
     """The distinct tuples of one model, and its calls in order.
 
     `refusal` is the reason why a model of the zoo could not be extracted; it then has no tuples,
-    calls and number of parameters.
+    calls and number of parameters. `activation_peak_bytes` is the peak memory of all tensors that
+    an iteration makes: activations, gradients and temporaries, without weights, optimizer state,
+    inputs and kernels' workspaces. `weights` are the model's weights by the calls that use them;
+    None for a training step. `module_parameters` is the number of parameters of each module with
+    its submodules, `own_parameters` without; None for a refused model. `dtypes` are those of the
+    parameters, or else of the buffers, in order.
 
-    `activation_peak_bytes` is the most that lives at once of what an iteration makes: activations,
-    gradients and temporaries, without weights, optimizer state, inputs and kernels' workspaces.
-
-    `weights` are those of the model by the calls that use them; None for a training step.
-
-    `module_parameters` is the number of parameters of each module, with all that it contains,
-    `own_parameters` without; None for a refused model.
-
-    `dtypes` are those of the parameters, or else of the buffers, in their order.
-
-    Calls that were recorded on a device have its `device_name`. `not_recorded` is the reason why
-    that failed; the calls are then those extracted.
-
-    `address` is the name of the file that it was read from, by which its recordings are found.
+    Calls traced on a device have its `device_name`. `not_recorded` is the reason why that failed;
+    the calls are then the extracted ones. `address` is the name of the file that was read, which
+    identifies the model's traces.
     """
 
     model: str
@@ -108,14 +102,14 @@ class ModelTuples:
 
     @property
     def precision(self) -> str:
-        """The dtypes of the parameters, with that of autocast."""
+        """The dtypes of the parameters and of autocast."""
         given = self.definition or ModelDefinition("", ())
         dtypes = ", ".join(self.dtypes) or given.dtype or "float32"
         return f"{dtypes}, autocast {given.autocast}" if given.autocast else dtypes
 
     @property
     def inputs(self) -> tuple[InputSpec, ...]:
-        """The inputs, with their dtypes unless all parameters have the same one."""
+        """The inputs, with dtypes unless all parameters have the same one."""
         if self.definition is None:
             return ()
         alike = self.dtypes in ((), (usual_dtype(self.dtypes),))
@@ -123,7 +117,7 @@ class ModelTuples:
 
     @property
     def is_operator(self) -> bool:
-        """Whether it is an operator without a model, which is not measured as a whole."""
+        """Whether it is an isolated operator, which is not measured end to end."""
         return self.definition is not None and self.definition.operator is not None
 
     @property
@@ -138,28 +132,28 @@ class ModelTuples:
 
     @cached_property
     def first_of_module(self) -> list[bool]:
-        """Whether each call is the first in a row from its module; the further ones are functions
-        that the module's `forward` calls.
+        """Whether each call is the first of consecutive calls in its module; further ones are
+        functions that the module's `forward` calls.
         """
         paths = [None, *(call.module_path for call in self.calls)]
         return [path != before for before, path in itertools.pairwise(paths)]
 
     def call_counts(self) -> dict[str, int]:
-        """How often the model calls each tuple, by tuple id."""
+        """The number of calls of each tuple, by tuple id."""
         counts = [0] * len(self.tuples)
         for call in self.calls:
             counts[call.position] += 1
         return dict(zip(self.by_id, counts, strict=True))
 
     def kernels(self) -> list[tuple[TupleRecord, int]]:
-        """The tuples that launch kernels, each with how often the model calls it."""
+        """The tuples that launch kernels, each with its number of calls."""
         counts = self.call_counts().values()
         return [pair for pair in zip(self.tuples, counts, strict=True) if pair[0].launches_kernel]
 
     @property
     def weights_read_again(self) -> float | None:
-        """The fraction of the bytes of weights which calls read that earlier calls of the pass have
-        read; tables of which calls read entries are not counted. None if unknown.
+        """The fraction of weight bytes read by calls that earlier calls of the pass have read,
+        without tables of which calls read entries. None if unknown.
         """
         if self.weights is None:
             return None
@@ -178,13 +172,13 @@ class ModelTuples:
         return frozenset(record.operator_tuple.tuple_id for record, _ in self.kernels())
 
     def launched(self) -> dict[OperatorTuple, int]:
-        """How often the model calls each tuple that launches a kernel."""
+        """The number of calls of each tuple that launches a kernel."""
         return {record.operator_tuple: count for record, count in self.kernels()}
 
     def differing_calls(self, launched: Mapping[OperatorTuple, int]) -> list[str]:
         """The calls by which a device that launched these kernels differs: +more, -fewer of each.
 
-        Views are left out: they move no data, and their strides differ without consequence.
+        Views are excluded: they move no data, so their strides are irrelevant.
         """
         extracted = self.launched()
         more = {
@@ -194,7 +188,7 @@ class ModelTuples:
 
 
 def check_extracted(model: Any) -> None:
-    """Raise OpcostError for a module, a name or anything else that is not a model's tuples."""
+    """Raise OpcostError for anything that is not a model's tuples, such as a module or a name."""
     if not isinstance(model, ModelTuples):
         raise OpcostError(
             f"the model is of type {type(model).__name__}: give its extracted tuples, such as "
@@ -203,13 +197,13 @@ def check_extracted(model: Any) -> None:
 
 
 def calls_hash(launched: Mapping[OperatorTuple, int]) -> str:
-    """16 hex digits that change with the kernels that a model launches, and how often each."""
+    """16 hex digits that change with the kernels that a model launches and their numbers."""
     counts = sorted((each.tuple_id, count) for each, count in launched.items())
     return hashlib.sha256(json.dumps(counts).encode()).hexdigest()[:16]
 
 
 def total_flops(calls: Iterable[tuple[TupleRecord, int]]) -> int | None:
-    """FLOPs of tuples with their numbers of calls; None if those of one tuple are unknown."""
+    """FLOPs of tuples times their numbers of calls; None if those of one tuple are unknown."""
     total = 0
     for record, count in calls:
         if record.flops is None:
@@ -219,7 +213,7 @@ def total_flops(calls: Iterable[tuple[TupleRecord, int]]) -> int | None:
 
 
 def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
-    """Write a model's tuples as a plain-data pickle, completely or not at all."""
+    """Write a model's tuples as a plain-data pickle, atomically."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "model": tuples.model,
@@ -235,7 +229,9 @@ def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
         "not_recorded": tuples.not_recorded,
         "activation_peak_bytes": tuples.activation_peak_bytes,
         "dtypes": list(tuples.dtypes),
-        "weights": None if tuples.weights is None else [_group(each) for each in tuples.weights],
+        "weights": None
+        if tuples.weights is None
+        else [[[list(weight) for weight in each.weights], each.uses] for each in tuples.weights],
         "module_parameters": tuples.module_parameters and [*tuples.module_parameters.items()],
         "own_parameters": tuples.own_parameters and [*tuples.own_parameters.items()],
     }
@@ -245,7 +241,7 @@ def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
 
 def read_model_tuples(path: Path) -> ModelTuples:
     """Read a model's tuples. Raises OpcostError for a damaged or foreign file."""
-    remedy = f"delete {path} and run again to extract the model once more"
+    remedy = f"delete {path} and run again to extract the model again"
     try:
         document = plain_data(content_of(path))
         check_version(document, path, remedy)
@@ -254,9 +250,10 @@ def read_model_tuples(path: Path) -> ModelTuples:
             TupleRecord.from_document(record, f"{path}: tuple {number}", remedy)
             for number, record in enumerate(document["tuples"])
         )
-        _check_calls(document["calls"], len(tuples), path, remedy)
+        call = list_like(whole_number(0, len(tuples) - 1), STRING, STRING)
+        check_values({"calls": document["calls"]}, {"calls": list_of(call)}, path, remedy)
         if len({record.operator_tuple for record in tuples}) < len(tuples):
-            raise OpcostError(f"{path} holds a tuple twice: {remedy}")
+            raise OpcostError(f"{path} contains a tuple twice: {remedy}")
         return ModelTuples(
             document["model"],
             tuples,
@@ -269,7 +266,12 @@ def read_model_tuples(path: Path) -> ModelTuples:
             document["device_name"],
             document["not_recorded"],
             document["activation_peak_bytes"],
-            None if document["weights"] is None else _groups(document["weights"]),
+            None
+            if document["weights"] is None
+            else tuple(
+                WeightGroup(tuple(itertools.starmap(Weight, weights)), uses)
+                for weights, uses in document["weights"]
+            ),
             document["module_parameters"] and dict(document["module_parameters"]),
             tuple(document["dtypes"]),
             document["own_parameters"] and dict(document["own_parameters"]),
@@ -291,23 +293,21 @@ def read_extractions(paths: Iterable[Path]) -> list[ModelTuples]:
     models = []
     for path in paths:
         if not path.exists():
-            raise OpcostError(
-                f"{path} is missing: snakemake --cores 1 {path} extracts it once more"
-            )
+            raise OpcostError(f"{path} is missing: snakemake --cores 1 {path} extracts it again")
         model = read_model_tuples(path)
-        remedy = f"delete {path} and run again to extract the model once more"
+        remedy = f"delete {path} and run again to extract the model again"
         if model.model != model_of(path):
             raise OpcostError(
                 f"{path} holds the tuples of another model, {model.model!r}: {remedy}"
             )
         if model.definition is None:
-            raise OpcostError(f"{path} does not say what the model is: {remedy}")
+            raise OpcostError(f"{path} does not define the model: {remedy}")
         models.append(model)
     return models
 
 
 def _calls(document: Mapping[str, Any]) -> tuple[ModelCall, ...]:
-    """Raises ValueError unless there is a phase for each call."""
+    """The calls of a file. Raises ValueError unless there is a phase for each call."""
     calls = document["calls"]
     phases = document["phases"] or [FORWARD] * len(calls)
     return tuple(
@@ -316,24 +316,8 @@ def _calls(document: Mapping[str, Any]) -> tuple[ModelCall, ...]:
     )
 
 
-def _group(group: WeightGroup) -> list[Any]:
-    return [[list(weight) for weight in group.weights], group.uses]
-
-
-def _groups(listed: Iterable[Any]) -> tuple[WeightGroup, ...]:
-    return tuple(
-        WeightGroup(tuple(Weight(name, size) for name, size in weights), uses)
-        for weights, uses in listed
-    )
-
-
-def _check_calls(calls: Any, tuples: int, path: Path, remedy: str) -> None:
-    rules = {"calls": list_of(list_like(whole_number(0, tuples - 1), STRING, STRING))}
-    check_values({"calls": calls}, rules, path, remedy)
-
-
 def named(models: Iterable[ModelTuples], names: Collection[str]) -> list[ModelTuples]:
-    """Those of the models that have these names."""
+    """The models that have these names."""
     return [model for model in models if model.model in names]
 
 
@@ -343,7 +327,7 @@ def refusals(models: Iterable[ModelTuples]) -> dict[str, str]:
 
 
 def plain_data(content: bytes) -> Any:
-    """Plain data from a pickle, in memory proportional to its size: it runs no code."""
+    """Plain data from a pickle, in memory proportional to its size, without running code."""
     for opcode, argument, _ in pickletools.genops(content):
         if "PUT" in opcode.name and isinstance(argument, int) and argument > len(content):
             raise pickle.UnpicklingError(f"refused to remember {argument} values")

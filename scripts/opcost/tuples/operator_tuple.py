@@ -1,9 +1,9 @@
-"""The identity of an operator tuple: operator, parameters, and tensors by shape, dtype and layout.
+"""The identity of an operator tuple: operator, arguments, and tensors by shape, dtype and layout.
 
 Two calls are the same tuple if and only if their canonical JSON is equal. It excludes device,
-versions, model and values of tensors, but for the share of zeros where one is asked for; and the
-memory that tensors lie in, but for that of the host of a GPU. This module handles only JSON:
-`description` makes tuples from live calls, `replay` makes calls from tuples.
+versions, model and values of tensors, except the share of zeros if it is given, and the memory of
+tensors, except that of a GPU's host. This module handles only JSON: `description` makes tuples from
+live calls, `replay` makes calls from tuples.
 """
 
 import hashlib
@@ -40,19 +40,18 @@ ELEMENT_BYTES = {
     "uint64": 8,
 }
 
-TOLD = ("Scalar", "float", "correction", "device")
-"""Overloads that take what others take as well: a number in the place of a tensor, or what
-`std.dim` and `to.dtype` take. Other overloads follow from the arguments."""
+NAMED_OVERLOADS = ("Scalar", "float", "correction", "device")
+"""Overloads that descriptions name, because others take the same arguments: numbers instead of
+tensors, or those of `std.dim` and `to.dtype`. Other overloads follow from the arguments."""
 
 _SIZE_LIMIT = 2**63
 """Exclusive upper bound of sizes, which are 64-bit integers."""
 
 _WITH_ZEROS = ("float", "bfloat", "complex")
-"""What dtypes begin with whose tensors may have a share of zeros."""
+"""Prefixes of dtypes whose tensors may have a share of zeros."""
 
 HOST_MEMORIES = ("pinned", "pageable")
-"""The kinds of memory of a GPU's host: page-locked, from which the GPU copies by itself; and any
-other."""
+"""The kinds of memory of a GPU's host: page-locked memory, which the GPU can access, and other."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,8 @@ class TensorSpec:
     `layout` is None for a contiguous tensor, the memory format if it is "channels_last" or
     "channels_last_3d", and otherwise the strides in elements. Strides of dimensions of size 1 are
     zero because no element depends on them. `zeros` is the share of elements that are set to zero,
-    0 for values as they are drawn. `memory` is one of HOST_MEMORIES, or None for the memory of the
-    device that the operator runs on.
+    0 for random values. `memory` is one of HOST_MEMORIES, or None for the memory of the device that
+    runs the operator.
     """
 
     shape: tuple[int, ...]
@@ -74,7 +73,7 @@ class TensorSpec:
 
     @property
     def elements(self) -> int:
-        """Distinct elements in memory: a dimension of stride zero repeats the same ones."""
+        """Distinct elements in memory: a dimension of stride zero repeats elements."""
         if isinstance(self.layout, tuple):
             strided = [
                 size for size, stride in zip(self.shape, self.layout, strict=True) if stride != 0
@@ -89,13 +88,13 @@ class TensorSpec:
 
     @property
     def may_have_zeros(self) -> bool:
-        """Whether a share of zeros means anything: integers count or select, floats compute."""
+        """Whether a share of zeros is meaningful: integers count or select, floats compute."""
         return self.dtype.startswith(_WITH_ZEROS)
 
     def with_zeros(self, share: float) -> Self:
-        """The spec with a share of zeros; that of 0 is the spec without one.
+        """The spec with a share of zeros; a share of 0 is none.
 
-        Raises ValueError for a number that is no share, and for a tensor of integers.
+        Raises ValueError for a number that is not a share, and for a tensor of integers.
         """
         if not 0 <= share <= 1:
             raise ValueError(f"zeros={share:g} is no share: give a number from 0 to 1")
@@ -107,7 +106,7 @@ class TensorSpec:
         return replace(self, zeros=abs(float(share)))
 
     def to_document(self) -> dict[str, Any]:
-        """The spec as JSON data, without a key for what is at its default."""
+        """The spec as JSON data, without default values."""
         document: dict[str, Any] = {"dtype": self.dtype, "shape": list(self.shape)}
         if self.layout is not None:
             document["layout"] = (
@@ -121,7 +120,7 @@ class TensorSpec:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The spec that `to_document` wrote. Raises ValueError for one that no tensor has."""
+        """The spec that `to_document` wrote. Raises ValueError for an impossible one."""
         shape, dtype, layout = document["shape"], document["dtype"], document.get("layout")
         strides = tuple(layout) if _are_sizes(layout) and len(layout) == len(shape) else None
         if not _are_sizes(shape) or not isinstance(dtype, str) or not dtype.isidentifier():
@@ -143,9 +142,9 @@ class TensorSpec:
     def __str__(self) -> str:
         layout = "" if self.layout is None else f"@{self.layout}".replace(" ", "")
         dtype = "" if self.dtype == "float32" else f":{self.dtype}"
-        said = [f"zeros={self.zeros}"] if self.zeros else []
-        said += [self.memory] if self.memory else []
-        brackets = f"[{','.join(said)}]" if said else ""
+        options = [f"zeros={self.zeros}"] if self.zeros else []
+        options += [self.memory] if self.memory else []
+        brackets = f"[{','.join(options)}]" if options else ""
         return ("x".join(map(str, self.shape)) or "scalar") + dtype + layout + brackets
 
 
@@ -165,7 +164,7 @@ Value: TypeAlias = "None | bool | int | float | str | TensorSpec | Constant | tu
 
 @dataclass(frozen=True, eq=False)
 class OperatorTuple:
-    """An operator with its arguments by schema name; those equal to their default are left out.
+    """An operator with its arguments by schema name, without those equal to their default.
 
     Equality is that of canonical JSON: 1, 1.0 and True are equal in Python but not for an operator.
     """
@@ -193,7 +192,7 @@ class OperatorTuple:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The tuple that `canonical_json` describes. Raises OpcostError if it describes none."""
+        """The tuple that `canonical_json` describes. Raises OpcostError if there is none."""
         try:
             document = json.loads(text, parse_constant=_refuse_constant)
             operator, arguments = document["operator"], sorted(document["arguments"].items())
@@ -212,17 +211,17 @@ class OperatorTuple:
 
     @property
     def in_place(self) -> bool:
-        """Whether the operator changes an argument by its name: `relu_`, but not `__and__`."""
+        """Whether the operator changes an argument, by its name: `relu_`, but not `__and__`."""
         return self.name.endswith("_") and not self.name.endswith("__")
 
     @property
     def overload(self) -> str:
-        """That of the operator: `default` for `aten.conv2d.default`."""
+        """The overload of the operator: `default` for `aten.conv2d.default`."""
         return self.operator.rpartition(".")[2]
 
     @property
     def tensors(self) -> Iterator[tuple[str, TensorSpec]]:
-        """Every tensor argument with the name of the argument it belongs to."""
+        """Every tensor argument with the name of its argument."""
         for name, value in self.arguments:
             for spec in tensors_in(value):
                 yield name, spec
@@ -233,12 +232,12 @@ class OperatorTuple:
             _show(value) if _holds_tensor(value) else f"{name}={_show(value)}"
             for name, value in sorted(self.arguments, key=reading_order)
         ]
-        told = f".{self.overload}" if self.overload in TOLD else ""
-        return f"{self.name}{told}({', '.join(parts)})"
+        overload = f".{self.overload}" if self.overload in NAMED_OVERLOADS else ""
+        return f"{self.name}{overload}({', '.join(parts)})"
 
 
 def id_of(canonical_json: str) -> str:
-    """The tuple id of that canonical JSON."""
+    """The tuple id of a canonical JSON text."""
     return hashlib.sha256(canonical_json.encode()).hexdigest()[:16]
 
 
@@ -249,7 +248,7 @@ def short_name(operator: str) -> str:
 
 
 def tensors_in(value: Value) -> Iterator[TensorSpec]:
-    """The tensors in a value, lists included."""
+    """The tensors in a value or in its lists."""
     if isinstance(value, TensorSpec):
         yield value
     elif isinstance(value, tuple):

@@ -2,19 +2,19 @@
 
     conv2d(1x64x56x56, 64x64x3x3, padding=[1,1])
 
-Tensors stand first, without the names of their arguments, and the overload is not said: both follow
-from the operator's schemas. Where these leave a choice, names decide: `conv2d.padding(...)`,
-`bias=64:float32`. A number in the place of a list of known length stands for all its elements:
+Tensors come first, without the names of their arguments, and without the overload: both follow from
+the operator's schemas. Where these are ambiguous, names decide: `conv2d.padding(...)`,
+`bias=64:float32`. A number instead of a list of known length stands for all its elements:
 `padding=1`.
 
-A tensor is its sizes, or `scalar`; then, in this order and as far as they are not the usual ones,
-its dtype, its layout, and in brackets the share of its elements that are zero and the memory of the
-host that it lies in:
+A tensor is its sizes, or `scalar`; then, in this order and unless they have their default, its
+dtype, its layout, and in brackets the share of its elements that are zero and the host memory that
+contains it:
 
     1x64x56x56:bfloat16@channels_last[zeros=0.5,pinned]
 
-A share of 0 is none: the tensor is the one without it. A tensor in no memory of the host is on the
-device; only copies between the two (host_memory.py) have one there.
+A share of 0 is the same as none. A tensor without host memory is on the device; only copies between
+the two (host_memory.py) have tensors in host memory.
 """
 
 import re
@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 import torch
 
 from opcost.errors import OpcostError, closest
-from opcost.tuples.host_memory import check_memories
+from opcost.tuples.host_memory import copy_of
 from opcost.tuples.operator_tuple import (
     ELEMENT_BYTES,
     HOST_MEMORIES,
-    TOLD,
+    NAMED_OVERLOADS,
     Constant,
     OperatorTuple,
     TensorSpec,
@@ -44,15 +44,15 @@ _NAMED = re.compile(r"\s*([A-Za-z_]\w*)\s*=(.*)", re.DOTALL)
 _TENSOR = re.compile(
     r"(?P<shape>\d+(?:x\d+)*|scalar)(?::(?P<dtype>\w+))?"
     r"(?:@(?P<layout>channels_last(?:_3d)?|\(\d*(?:,\d+)*,?\)))?"
-    r"(?:\[(?P<said>[^][]+)\])?"
+    r"(?:\[(?P<options>[^][]+)\])?"
 )
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
-_IN_PLACE_OF_TENSOR = re.compile(r"-?(\d+|\d*\.\d+(e[+-]?\d+)?|\d+\.?e[+-]?\d+|inf|nan)|True|False")
+_NUMBER_FOR_TENSOR = re.compile(r"-?(\d+|\d*\.\d+(e[+-]?\d+)?|\d+\.?e[+-]?\d+|inf|nan)|True|False")
 _TIMES = re.compile(r"(\d+) times (.*)", re.DOTALL)
 _MOST_TIMES = 100_000
 _CONSTANTS = {"ScalarType": "dtype", "MemoryFormat": "memory_format", "Layout": "layout"}
 _USUAL = ("default", "Tensor", "dtype")
-"""The overloads that Python's calls use where several fit, in this order."""
+"""The overloads that Python's calls prefer where several fit, in order."""
 
 _CUT = ("...", "…")
 _DEEPEST = 50
@@ -60,8 +60,8 @@ _FORM = "conv2d(1x64x56x56, 64x64x3x3, padding=[1,1])"
 
 
 class Unstated(NamedTuple):
-    """What tensors are of which a description does not say it: their dtype, the layout of those of
-    four dimensions, and the share of zeros in those of floating-point numbers.
+    """Defaults for tensors that a description leaves open: their dtype, the layout of those with
+    four dimensions, and the share of zeros in floating-point ones.
     """
 
     dtype: str = "float32"
@@ -75,8 +75,8 @@ _AS_USUAL = Unstated()
 def parse(text: str, unstated: Unstated = _AS_USUAL) -> OperatorTuple:
     """The operator tuple that a description names.
 
-    Raises OpcostError for a text of another form, an unknown operator, arguments that none of its
-    overloads has, and a description that several tuples have.
+    Raises OpcostError for a text of another form, an unknown operator, arguments that no overload
+    has, and an ambiguous description.
     """
     name, parts = _called(text)
     tensors: list[str] = []
@@ -84,7 +84,7 @@ def parse(text: str, unstated: Unstated = _AS_USUAL) -> OperatorTuple:
     for part in parts:
         names = _NAMED.fullmatch(part)
         if names is None and named and not _begins_tensor(part.strip()):
-            # A comma in a text, as in that of einsum.
+            # A comma within text, such as einsum's equation.
             named[next(reversed(named))] += f",{part}"
         elif names is None:
             tensors.append(part.strip())
@@ -103,13 +103,14 @@ def parse(text: str, unstated: Unstated = _AS_USUAL) -> OperatorTuple:
         except ValueError as error:
             reasons.append(f"{operator}: {error}")
     if fitting:
-        # Python's calls of arithmetic give a number in the place of a tensor; other operators have
-        # overloads for numbers.
+        # Python's arithmetic takes a number instead of a tensor; other operators have overloads
+        # for numbers.
         arithmetic = torch._C._should_allow_numbers_as_tensors(name.partition(".")[0])
         usual_numbers = (max if arithmetic else min)(numbers.values())
         fitting = {key: each for key, each in fitting.items() if numbers[key] == usual_numbers}
-        untold = {key: each for key, each in fitting.items() if each.overload not in TOLD}
-        fitting = untold or fitting
+        fitting = {
+            key: each for key, each in fitting.items() if each.overload not in NAMED_OVERLOADS
+        } or fitting
     for overload in _USUAL:
         usual = [each for each in fitting.values() if each.overload == overload]
         if usual:
@@ -117,7 +118,7 @@ def parse(text: str, unstated: Unstated = _AS_USUAL) -> OperatorTuple:
             break
     if len(fitting) == 1:
         [found] = fitting.values()
-        check_memories(found)
+        copy_of(found)
         return found
     if not fitting:
         raise OpcostError("\n  ".join([f"{shown(text)} fits no overload of {name}:", *reasons]))
@@ -126,7 +127,7 @@ def parse(text: str, unstated: Unstated = _AS_USUAL) -> OperatorTuple:
 
 
 def _numbers_as_tensors(operator: torch._ops.OpOverload, found: OperatorTuple) -> int:
-    """How many of the arguments are numbers that the overload declares as tensors."""
+    """The number of arguments that are numbers, and tensors in the overload's schema."""
     arguments = dict(found.arguments)
     return sum(
         isinstance(arguments.get(each.name), bool | int | float) and _may_hold(each)
@@ -135,13 +136,13 @@ def _numbers_as_tensors(operator: torch._ops.OpOverload, found: OperatorTuple) -
 
 
 def known_arguments(text: str) -> set[str]:
-    """The names of all arguments that overloads of a description's operator have."""
+    """The argument names of all overloads of a description's operator."""
     operators = _overloads(_called(text)[0])
     return {each.name for found in operators for each in found._schema.arguments}
 
 
 def with_argument(text: str, name: str, value: str) -> str:
-    """A description with another value of an argument, or else with that argument."""
+    """A description with an argument added or changed."""
     called, parts = _called(text)
     changed, present = f"{name}={value}", arguments_of(text).get(name)
     kept = [changed if part == present else part.strip() for part in parts]
@@ -149,13 +150,13 @@ def with_argument(text: str, name: str, value: str) -> str:
 
 
 def arguments_of(text: str) -> dict[str, str]:
-    """The arguments that a description names, each as it is written there."""
+    """The arguments that a description names, each as it is written."""
     _, parts = _called(text)
     return {found[1]: part for part in parts if (found := _NAMED.fullmatch(part))}
 
 
 def _called(text: str) -> tuple[str, list[str]]:
-    """The name of the operator, and what is between the commas of its arguments."""
+    """The name of the operator, and the texts of its arguments."""
     if (
         max(accumulate((letter in "[(") - (letter in "])") for letter in text), default=0)
         > _DEEPEST
@@ -183,12 +184,12 @@ def _with_names(found: OperatorTuple) -> str:
 
 def _shown(value: Value) -> str:
     if isinstance(value, TensorSpec) and str(value).isdigit():
-        return f"{value}:{value.dtype}"  # without, it would be a number
+        return f"{value}:{value.dtype}"  # otherwise it would be a number
     return f"[{','.join(map(_shown, value))}]" if isinstance(value, tuple) else str(value)
 
 
 def _overloads(name: str) -> list[torch._ops.OpOverload]:
-    """Those of `conv2d`, `conv2d.padding`, `aten.conv2d.default` or `torchvision.nms`."""
+    """The overloads of `conv2d`, `conv2d.padding`, `aten.conv2d.default` or `torchvision.nms`."""
     first, *rest = name.split(".")
     if first == "torchvision":
         import torchvision  # noqa: F401  registers its operators
@@ -204,12 +205,12 @@ def _overloads(name: str) -> list[torch._ops.OpOverload]:
     if overload and overload[0] not in names:
         raise OpcostError(f"{name}: {packet} has no such overload. Allowed: {', '.join(names)}")
     found = [getattr(packet, each) for each in overload or names]
-    return found if overload else [each for each in found if not _writes_elsewhere(each)]
-
-
-def _writes_elsewhere(operator: torch._ops.OpOverload) -> bool:
-    """Whether it writes into tensors that it is given for that alone, as models do not."""
-    return any(argument.is_out for argument in operator._schema.arguments)
+    # Models do not call overloads that write their results into given tensors.
+    return [
+        each
+        for each in found
+        if overload or not any(argument.is_out for argument in each._schema.arguments)
+    ]
 
 
 def _calls(
@@ -218,13 +219,16 @@ def _calls(
     named: Mapping[str, str],
     unstated: Unstated,
 ) -> Iterator[OperatorTuple]:
-    """The calls of an overload with these arguments. Raises ValueError if there can be none."""
+    """The calls of an overload with these arguments. Raises ValueError if there are none."""
     arguments = {each.name: each for each in operator._schema.arguments}
     if unknown := named.keys() - arguments.keys():
         raise ValueError(f"it has no argument {', '.join(sorted(unknown))}")
     values = {each: _value(text, arguments[each], unstated) for each, text in named.items()}
     free = [each for each in arguments.values() if each.name not in named and _may_hold(each)]
-    specs = [_tensor_value(text, unstated) for text in tensors]
+    specs = [_tensors(text, unstated) for text in tensors]
+    for text, spec in zip(tensors, specs, strict=True):
+        if spec is None:
+            raise ValueError(f"{shown(text)} is no tensor: write 1x64x56x56, or 1x8:int64")
     order = sorted(free, key=lambda each: reading_order((each.name, TensorSpec((), "float32"))))
     found = False
     for chosen in combinations(order, len(specs)):
@@ -262,20 +266,13 @@ def _is_list(argument: Any) -> bool:
     return "List[" in _declared(argument)
 
 
-def _tensor_value(text: str, unstated: Unstated) -> Value:
-    value = _tensors(text, unstated)
-    if value is None:
-        raise ValueError(f"{shown(text)} is no tensor: write 1x64x56x56, or 1x8:int64")
-    return value
-
-
 def _begins_tensor(text: str) -> bool:
-    """Whether it is a tensor or a list of them, rather than the rest of a text."""
+    """Whether it is a tensor or a list of tensors, rather than the rest of a text."""
     return text.startswith("[") or _TENSOR.fullmatch(text) is not None
 
 
 def _tensors(text: str, unstated: Unstated) -> Value:
-    """A tensor, a list of them, or None for another value."""
+    """A tensor, a list of tensors, or None for another value."""
     if text.startswith("[") and text.endswith("]"):
         parts = [_tensors(each, unstated) for each in _elements(text)]
         return None if None in parts[: len(parts)] and not any(parts) else tuple(parts)
@@ -294,17 +291,17 @@ def _tensors(text: str, unstated: Unstated) -> Value:
     usual = unstated.memory_format if len(shape) == 4 else None
     spec = TensorSpec(shape, dtype, strides or layout or usual)
     zeros = unstated.zeros if spec.may_have_zeros else 0.0
-    brackets = match["said"].split(",") if match["said"] else []
+    brackets = match["options"].split(",") if match["options"] else []
     if len({each.startswith("zeros=") for each in brackets}) < len(brackets):
-        raise ValueError(f"{shown(text)} says twice in brackets what may be said once")
-    for said in brackets:
-        if said.startswith("zeros="):
-            zeros = _share(said.removeprefix("zeros="))
-        elif said in HOST_MEMORIES:
-            spec = replace(spec, memory=said)
+        raise ValueError(f"{shown(text)} repeats an option in brackets")
+    for option in brackets:
+        if option.startswith("zeros="):
+            zeros = _share(option.removeprefix("zeros="))
+        elif option in HOST_MEMORIES:
+            spec = replace(spec, memory=option)
         else:
             raise ValueError(
-                f"{shown(text)}: {shown(said)} says nothing of a tensor: write [zeros=0.5], "
+                f"{shown(text)}: {shown(option)} is no option of a tensor: write [zeros=0.5], "
                 f"[{'] or ['.join(HOST_MEMORIES)}], or both, as in [zeros=0.5,pinned]"
             )
     return spec.with_zeros(zeros)
@@ -318,10 +315,10 @@ def _share(text: str) -> float:
 
 
 def _value(text: str, argument: Any, unstated: Unstated) -> Value:
-    """A value as the argument's declared type has it. Raises ValueError."""
+    """A value of the argument's declared type. Raises ValueError."""
     declared = _declared(argument)
     if _may_hold(argument):
-        number = _IN_PLACE_OF_TENSOR.fullmatch(text)
+        number = _NUMBER_FOR_TENSOR.fullmatch(text)
         declared = "number" if number else declared
         if not number and (tensor := _tensors(text, unstated)) is not None:
             return tensor
@@ -356,7 +353,7 @@ def _of_type(text: str, declared: str, name: str) -> Value:
 
 
 def _elements(text: str) -> list[str]:
-    """The elements of a list, those that stand for several repeated."""
+    """The elements of a list, with `N times x` expanded."""
     found: list[str] = []
     for part in _split(text[1:-1]):
         match = _TIMES.fullmatch(part.strip())
@@ -367,7 +364,7 @@ def _elements(text: str) -> list[str]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """The parts between commas that are in no brackets."""
+    """The parts between commas outside brackets."""
     depth, start = 0, 0
     for place, letter in enumerate(text):
         depth += (letter in "[(") - (letter in "])")

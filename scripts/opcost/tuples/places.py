@@ -19,8 +19,7 @@ _NEWEST = 2**64 - 1
 
 
 class Place(NamedTuple):
-    """The path of a module (`layer1.0.conv1`; "" for the model itself), its class, and the
-    phase."""
+    """A module's path (`layer1.0.conv1`; "" for the model itself), its class, and the phase."""
 
     module_path: str
     module_class: str
@@ -31,14 +30,14 @@ class Place(NamedTuple):
 def places(
     model: nn.Module, phase: Callable[[], str] = lambda: FORWARD
 ) -> Iterator[Callable[[], Place]]:
-    """Yields a function that returns where the model is.
+    """Yields a function that returns the model's present place.
 
     A call of backward belongs to the module whose forward made its node of the autograd graph.
     """
     running = _Running(model)
     with ExitStack() as hooks:
         hooks.enter_context(module_hooks.register_module_forward_pre_hook(running.enter))
-        # Also where forward raises: checkpoints end recomputations early, models try other ways.
+        # Also if forward raises: checkpoints end recomputations early, models retry.
         hooks.enter_context(
             module_hooks.register_module_forward_hook(running.leave, always_call=True)
         )
@@ -62,7 +61,7 @@ _Module = tuple[str, str]
 class _Running:
     """The modules that are running, and those that ran when nodes of the graph were made.
 
-    Hooks are called in every thread: only those in which calls are recorded count, which have a
+    Hooks are called in every thread; only threads whose calls are recorded count, which have a
     dispatch mode.
     """
 
@@ -79,14 +78,14 @@ class _Running:
         # The modules above the first, and whether each was entered by a node of the graph.
         self._entered: list[tuple[int, bool]] = []
         self._thread = threading.get_ident()
-        # From each of these sequence numbers on, nodes are of the module at the same position.
+        # From each of these sequence numbers on, nodes belong to the module at the same position.
         self._first_nodes: list[int] = [0]
         self._modules: list[_Module] = [self._stack[0]]
 
     def enter(self, module: nn.Module, _inputs: Any) -> None:
         if not torch._C._len_torch_dispatch_stack():
             return
-        # A module created inside forward has no path; of a shared one, that inside its caller.
+        # A module created inside forward has no path; a shared one has that inside its caller.
         outer = self._stack[-1][0]
         paths = self._paths.get(id(module), [outer])
         path = next((path for path in paths if path.startswith(f"{outer}.")), paths[0])
@@ -98,7 +97,7 @@ class _Running:
         known = any(id(module) == each for each, _ in self._entered)
         if not known or not torch._C._len_torch_dispatch_stack():
             return
-        # What was entered since then was left by an error that calls no hooks.
+        # Modules entered since then were left by an error that calls no hooks.
         while self._entered.pop()[0] != id(module):
             self._stack.pop()
         self._stack.pop()
@@ -106,7 +105,7 @@ class _Running:
 
     def module(self) -> _Module:
         node = torch._C._current_autograd_node()
-        # Checkpoints run modules again in backward; forward may run a backward of its own.
+        # Checkpoints run modules again in backward; forward may run its own backward.
         if node is None or (self._entered and self._entered[-1][1]):
             return self._stack[-1]
         number = node._sequence_nr()
@@ -116,6 +115,6 @@ class _Running:
 
     def _mark(self) -> None:
         if threading.get_ident() != self._thread:
-            return  # a GPU's backward recomputes in a thread that numbers its nodes on its own
+            return  # a GPU's backward recomputes in a thread with its own numbering of nodes
         self._first_nodes.append(torch.autograd._get_sequence_nr())
         self._modules.append(self._stack[-1])

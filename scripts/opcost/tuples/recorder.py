@@ -25,8 +25,8 @@ class Call:
     """One operator call of a model, in the order of execution.
 
     `launches_kernel` is False for views and other calls that move no data. `parameters` names the
-    arguments that are parameters or buffers of the model, or views of them; and those that an
-    earlier phase of a training step used last (tuple_record.py).
+    arguments that are parameters or buffers of the model, views of them, or tensors that were last
+    used in an earlier phase of a training step (tuple_record.py).
     """
 
     operator_tuple: OperatorTuple
@@ -39,9 +39,9 @@ class Call:
 class Recorder(TorchDispatchMode):
     """Records each operator below autograd and above the kernels.
 
-    `where` returns the running module and phase; `held` are the tensors that persist from one
-    iteration to the next. With a `device`, only what runs there launches kernels. `weights` notes
-    which weights kernels use.
+    `where` returns the running module and phase; `held` are the tensors that persist between
+    iterations. With a `device`, only operators that run there launch kernels. `weights` notes the
+    weights that kernels use.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Recorder(TorchDispatchMode):
         outputs = tensors_in_tree(result)
         described = tuple(describe_tensor(tensor) for tensor in outputs)
         read = {storage(tensor) for tensor in inputs}
-        # Others are views, whose memory is of the call that made it, or of the model's inputs.
+        # Other outputs are views: their memory belongs to an earlier call or to the inputs.
         self._memory.made(tensor for tensor in outputs if storage(tensor) not in read)
         place = self._where()
         self.compiled = self.compiled or _in_compiled_part()
@@ -98,11 +98,11 @@ class Recorder(TorchDispatchMode):
 
     @property
     def peak_bytes(self) -> int:
-        """The most bytes of results that lived at once."""
+        """The peak memory of results, in bytes."""
         return self._memory.peak_bytes
 
     def _mark_kept(self, inputs: list[torch.Tensor], phase: str) -> None:
-        """Mark the calls most of whose results this phase is the first to use after theirs."""
+        """Mark the calls most of whose results this phase is the first to use after their own."""
         for memory in {storage(tensor) for tensor in inputs}:
             maker, size = self._made_by.get(memory, (None, 0))
             if maker is None or not self._is_held(memory, phase):
@@ -128,7 +128,7 @@ class Recorder(TorchDispatchMode):
         return (*found, IN_CORE) if phase == OPTIMIZER else tuple(found)
 
     def _mostly_held(self, tensors: Sequence[torch.Tensor], phase: str) -> bool:
-        """Of a list, such as cached keys and a new one, the larger part decides."""
+        """Whether most bytes are held: a list may contain cached keys and a new one."""
         held = [self._is_held(storage(tensor), phase) for tensor in tensors]
         held_bytes = sum(tensor.nbytes for tensor in itertools.compress(tensors, held))
         return all(held) or 2 * held_bytes > sum(tensor.nbytes for tensor in tensors)
@@ -141,15 +141,15 @@ class Recorder(TorchDispatchMode):
 
 
 NO_OPERATORS = ("prim", "profiler")
-"""Namespaces of queries of a fake tensor's device, and of marks for the profiler."""
+"""Namespaces of queries of a fake tensor's device, and of the profiler's marks."""
 
 _FIRST_PHASES = (FORWARD, LOSS)
 
 
 class CallLog(TorchDispatchMode):
-    """The operator tuples of all calls, in order, and how many calls of each launch kernels.
+    """The operator tuples of all calls, in order, and the number of calls that launch kernels.
 
-    With a `device`, only what runs there does.
+    With a `device`, only calls that run there do.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:
@@ -181,7 +181,7 @@ class CallLog(TorchDispatchMode):
 
 
 def _in_compiled_part() -> bool:
-    """Whether this call is one of a function or module that torch.compile would compile."""
+    """Whether this call is made by a function or module that torch.compile would compile."""
     frame = sys._getframe()
     while (frame := frame.f_back) is not None:  # type: ignore[assignment]
         if frame.f_code.co_name == _COMPILED:
@@ -190,12 +190,12 @@ def _in_compiled_part() -> bool:
 
 
 _COMPILED = "compile_wrapper"
-"""The function of PyTorch that calls them, also where they run eagerly."""
+"""PyTorch's function that calls compiled ones, even if they run eagerly."""
 
 _DROPOUT = {"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}
 _ALLOCATE = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty"}
 _ALIAS = "lift_fresh"
-"""It returns its argument, of which fake tensors make a copy."""
+"""Returns its argument, but fake tensors return a copy."""
 
 
 def launches_kernel(
@@ -205,7 +205,7 @@ def launches_kernel(
     outputs: list[torch.Tensor],
     device: torch.device | None,
 ) -> bool:
-    """Whether data moves: decided by shared storage, because `reshape` is only sometimes a view."""
+    """Whether data moves; decided by shared storage, because `reshape` is only sometimes a view."""
     name = operator_tuple.name
     if device is not None and _beyond_device(device, name, inputs, outputs):
         return False
@@ -228,9 +228,8 @@ def launches_kernel(
 def _beyond_device(
     device: torch.device, name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor]
 ) -> bool:
-    """Whether an operator runs on the device's host, or moves data between the two.
-
-    Kernels accept numbers and indices that are tensors of the host.
+    """Whether an operator runs on the device's host, or moves data between the two. Kernels accept
+    numbers and indices in tensors on the host.
     """
 
     def on_host(tensor: torch.Tensor) -> bool:

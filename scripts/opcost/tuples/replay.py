@@ -17,7 +17,7 @@ class UnsupportedOperator(OpcostError):
 
 
 class OpaqueOperator(UnsupportedOperator):
-    """An operator that cannot be allowed either: the message says what to do instead."""
+    """An operator that cannot be allowed; the message says what to do instead."""
 
 
 class ReplayMismatch(OpcostError):
@@ -37,7 +37,7 @@ class ReplayCall:
         return self.operator(*self.args, **self.kwargs)
 
     def on(self, tensors: Mapping[int, torch.Tensor]) -> "ReplayCall":
-        """The same call on other tensors, each in the place of the one with its id."""
+        """The same call with tensors replaced, by the ids of the present ones."""
 
         def replaced(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
@@ -51,7 +51,7 @@ class ReplayCall:
 
 
 def resolve(operator: str) -> torch._ops.OpOverload:
-    """The operator of that name, such as `aten.conv2d.default`.
+    """The operator with a name such as `aten.conv2d.default`.
 
     Raises UnsupportedOperator for one that does not exist, or that may not be called.
     """
@@ -80,7 +80,7 @@ def resolve(operator: str) -> torch._ops.OpOverload:
 def rebuild(operator_tuple: OperatorTuple, tensors: Iterable[torch.Tensor]) -> ReplayCall:
     """The tuple's call on the given tensors, in the order of `OperatorTuple.tensors`.
 
-    An operator that takes a device gets that of the tensors. Raises UnsupportedOperator.
+    An operator that takes a device gets the tensors' device. Raises UnsupportedOperator.
     """
     given = list(tensors)
     supply = iter(given)
@@ -95,7 +95,7 @@ def rebuild(operator_tuple: OperatorTuple, tensors: Iterable[torch.Tensor]) -> R
 def _sorted_out(
     operator: torch._ops.OpOverload, values: dict[str, Any], given: Sequence[torch.Tensor]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Takes the operator's arguments from `values`: those by position, and those by name."""
+    """Move the operator's arguments out of `values`: positional ones, and those by name."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for argument in operator._schema.arguments:
@@ -116,7 +116,7 @@ def _sorted_out(
 
 
 def on_device(call: ReplayCall, device: torch.device) -> ReplayCall:
-    """The call with its outputs on `device`, where the operator creates tensors from nothing."""
+    """The call with its outputs on `device`, if the operator has no tensors as inputs."""
     creates = any(
         argument.kwarg_only and argument.name == "device" and "Device" in str(argument.real_type)
         for argument in call.operator._schema.arguments
@@ -162,7 +162,7 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def strides(spec: TensorSpec) -> tuple[int, ...]:
-    """The strides, in elements, that a tensor of this layout has."""
+    """The strides, in elements, of a tensor of this layout."""
     contiguous = [1] * len(spec.shape)
     for axis in range(len(spec.shape) - 2, -1, -1):
         contiguous[axis] = contiguous[axis + 1] * max(spec.shape[axis + 1], 1)
@@ -207,7 +207,7 @@ _CONSTANTS = {
 
 
 def _constant(kind: str, name: str) -> Any:
-    """The torch constant with a name from a tuple, if it is of that kind."""
+    """The torch constant of that kind and name."""
     value = vars(torch).get(name)
     if not isinstance(value, _CONSTANTS.get(kind, ())):
         raise UnsupportedOperator(f"torch has no {kind} {name!r}")

@@ -1,7 +1,7 @@
-"""The call of an operator that is measured without a model: from its definition to its one tuple.
+"""The call of an isolated operator: from its definition to its tuple.
 
-It runs on fake tensors, as models do. What cannot be called is refused with PyTorch's reason before
-anything is measured, and the tuple is the one that a model has which makes the same call.
+It runs on fake tensors, as models do. A call that is impossible is refused with PyTorch's reason
+before anything is measured; the tuple equals that of a model that makes the same call.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,7 +15,7 @@ from opcost.models.construction import conditions
 from opcost.models.definition import ModelDefinition, SingleOperator
 from opcost.models.layers import LACK_VALUES
 from opcost.models.user_code import message
-from opcost.tuples.calls import ModelCalls, errors_said_once
+from opcost.tuples.calls import ModelCalls, without_logged_tracebacks
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, Value
 from opcost.tuples.parsing import Unstated, parse
 from opcost.tuples.places import Place
@@ -24,13 +24,13 @@ from opcost.tuples.replay import empty_tensor, on_device, rebuild
 
 _HOST = torch.get_default_device()
 _WEIGHTS = ("weight", "bias", "running_mean", "running_var", "params")
-"""What names of arguments end with that are weights or buffers in models."""
+"""Endings of the names of arguments that are weights or buffers in models."""
 
 
 def operator_calls(definition: ModelDefinition, operator: SingleOperator) -> ModelCalls:
-    """The one call that the operator of a definition is.
+    """The only call of an operator's definition.
 
-    Raises OpcostError if it cannot be called so, or if that would measure nothing.
+    Raises OpcostError if the operator cannot be called, or if there is nothing to measure.
     """
     try:
         asked = _asked(definition, operator)
@@ -83,7 +83,7 @@ def _called(asked: OperatorTuple, parameters: Collection[str]) -> Call:
             run = on_device(rebuild(asked, tensors), _HOST)
             with (
                 conditions(trained=False),
-                errors_said_once(),
+                without_logged_tracebacks(),
                 Recorder(lambda: Place("", ""), held) as recorder,
             ):
                 run()
@@ -116,7 +116,7 @@ def _why_not(asked: OperatorTuple, error: Exception) -> OpcostError:
 
 
 def _as_asked(asked: OperatorTuple, described: OperatorTuple) -> OperatorTuple:
-    """The described call, with the shares of zeros and the memories that were asked for."""
+    """The described call with the requested shares of zeros and memories."""
     specs = (spec for _, spec in asked.tensors)
 
     def restored(value: Value) -> Value:

@@ -9,11 +9,11 @@ from unittest import mock
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _recorded: list[list[str]] = []
-"""The operators of other threads, for each recording in progress."""
+"""The operators of other threads, for each trace in progress."""
 
 
 class _Notice(TorchDispatchMode):
-    """Adds the names of operators to the recording in progress, if any."""
+    """Adds the names of operators to the traces in progress."""
 
     def __torch_dispatch__(
         self,
@@ -32,10 +32,10 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @contextmanager
 def threads_noticed() -> Iterator[set[threading.Thread]]:
-    """Notice the operators of threads that this one starts in this block, and of those that these
-    start. Yields them.
+    """Record the operators of threads that this one starts in this block, and of threads that these
+    start. Yields the threads.
 
-    One thread at a time runs a model in such a block: what is replaced meanwhile is the process's.
+    Only one thread at a time runs a model in such a block, which patches the whole process.
     """
     with _ONE_AT_A_TIME:
         ours, started = threading.current_thread(), set[threading.Thread]()
@@ -59,7 +59,7 @@ def threads_noticed() -> Iterator[set[threading.Thread]]:
 
 @contextmanager
 def operators_of_threads() -> Iterator[list[str]]:
-    """Yields a list of the operators that noticed threads execute during this block."""
+    """Yields a list of the operators that other threads execute during this block."""
     names: list[str] = []
     _recorded.append(names)
     try:

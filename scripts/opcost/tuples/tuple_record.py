@@ -20,15 +20,15 @@ from opcost.values import (
 )
 
 SCHEMA_VERSION = 1
-"""Schema version of the files with such records: the models' tuples, and the manifest."""
+"""Schema version of the files that contain records: the models' tuples, and the manifest."""
 
 RESULTS = "(results)"
 """Among the `parameters` of a tuple: its results are kept for a later phase of a training step, in
-memory that nothing has used since the last step."""
+memory that has not been used since the last step."""
 
 IN_CORE = "(others in core)"
-"""Among the `parameters` of a tuple: the calls just before used its other arguments, which are in
-the core's own caches as far as they fit there, as in an optimizer."""
+"""Among the `parameters` of a tuple: its other arguments were used just before, and are in the
+core's private caches as far as they fit, as in an optimizer."""
 
 _COUNT = whole_number(0, 2**63 - 1)
 _RULES = {
@@ -48,8 +48,8 @@ class TupleRecord:
 
     `flops` is None if unknown. `launches_kernel` is False for views. `parameters` names the
     arguments that come from memory in every call: weights or buffers of the models, and in training
-    what an earlier phase used last; the other tensors are activations. It may hold RESULTS and
-    IN_CORE. `value_dependent` is True if sizes depend on values, so that another seed or image
+    tensors last used in an earlier phase; the other tensors are activations. It may contain RESULTS
+    and IN_CORE. `value_dependent` is True if sizes depend on values, so that another seed or image
     leads to another tuple.
     """
 
@@ -98,14 +98,13 @@ class TupleRecord:
         )
 
     def holding(self, parameters: Iterable[str]) -> Self:
-        """The record with only those of its parameters that are also in `parameters`."""
+        """The record without parameters that are not in `parameters`."""
         common = tuple(name for name in self.parameters if name in parameters)
         return replace(self, parameters=common)
 
     def joined(self, other: Self) -> Self:
-        """The record of a tuple from two calls, in any order.
-
-        If the sizes of results depend on values and differ, the larger ones are kept.
+        """The record of a tuple from two calls, in any order. If the sizes of results depend on
+        values and differ, the larger ones are kept.
         """
         larger = max(self, other, key=lambda record: record._results)
         dependent = self.value_dependent and other.value_dependent

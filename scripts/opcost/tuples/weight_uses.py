@@ -10,7 +10,7 @@ from opcost.tuples.weights import Weight, WeightGroup
 
 
 class WeightUses:
-    """Notes which weights of a module each call uses. Weights that share memory are one."""
+    """Records which weights of a module each call uses. Weights that share memory are one."""
 
     def __init__(self, module: nn.Module) -> None:
         self._weights: dict[int, Weight] = {}
@@ -20,13 +20,13 @@ class WeightUses:
         self._used: list[frozenset[int]] = []
 
     def note(self, read: Collection[torch.Tensor]) -> None:
-        """A kernel reads these tensors."""
+        """Record that a kernel reads these tensors."""
         found = frozenset(map(storage, read)).intersection(self._weights)
         if found and self._used[-1:] != [found]:
             self._used.append(found)
 
     def groups(self) -> tuple[WeightGroup, ...]:
-        """All weights, in the order of the module; those that calls use together are a group."""
+        """All weights in the module's order, grouped by calls that use them together."""
         first = _joined(self._weights, self._used)
         members: dict[int, list[Weight]] = {}
         for memory, weight in self._weights.items():
@@ -40,7 +40,7 @@ class WeightUses:
 
 
 def _joined(memories: Iterable[int], used: Iterable[Collection[int]]) -> dict[int, int]:
-    """A representative of the group of each memory: those used together are in one."""
+    """A representative of each memory's group: memories used together are in one group."""
     first = {memory: memory for memory in memories}
     for together in set(used):
         representatives = {first[memory] for memory in together}

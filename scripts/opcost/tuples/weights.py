@@ -14,10 +14,10 @@ class Weight(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightGroup:
-    """Weights that must be on the device at the same time: one call uses them together.
+    """Weights that must be on the device at the same time, because a call uses them together.
 
-    `uses` is how often an iteration comes to use them after others: if they are not kept, they are
-    copied so often. It is 0 for weights that no kernel of an iteration reads.
+    `uses` is how often an iteration uses them after other weights: if they are not kept, they are
+    copied that often. It is 0 for weights that no kernel of an iteration reads.
     """
 
     weights: tuple[Weight, ...]
@@ -25,12 +25,12 @@ class WeightGroup:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all of them."""
+        """Bytes of all weights."""
         return sum(weight.bytes for weight in self.weights)
 
     @property
     def module_path(self) -> str:
-        """The innermost module that holds all of them; "" for the model itself."""
+        """The innermost module that contains all weights; "" for the model itself."""
         paths = [weight.name.split(".")[:-1] for weight in self.weights]
         levels = itertools.takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))
         return ".".join(names[0] for names in levels)

@@ -26,14 +26,14 @@ GROUPED_PRODUCTS = ("_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"
 """Products of one matrix with several, of which each takes part of its rows or columns."""
 
 BAGS = ("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
-"""Operators that add up entries of a table, bag by bag."""
+"""Operators that sum entries of a table, bag by bag."""
 
 TABLES = {
     **dict.fromkeys(("embedding", *BAGS), "weight"),
     **dict.fromkeys(("gather", "index", "index_select", "take"), "self"),
 }
-"""Operators that read some entries of an argument, and the argument: as much as they return, or
-in bags."""
+"""Operators that read some entries of an argument, with that argument: as many as they return, or
+bags."""
 
 _WRITTEN_IN_PART = {
     "index_add_": "source",
@@ -41,8 +41,7 @@ _WRITTEN_IN_PART = {
     "scatter_": "index",
     "scatter_add_": "index",
 }
-"""Operators that change as many elements of their first argument as another one has, and that one.
-"""
+"""Operators that change as many elements of their first argument as another one has, with it."""
 
 _META = torch.device("meta")
 
@@ -54,8 +53,8 @@ class UnknownFlops(OpcostError):
 def flops(operator_tuple: OperatorTuple) -> int:
     """Floating-point operations of matrix products, convolutions and attention.
 
-    A multiplication and an addition are 2, of complex numbers 8. An operator that PyTorch composes
-    of others counts as these; one that is known to do something else (`_is_free`) is 0. Raises
+    A multiplication and an addition count 2, of complex numbers 8. An operator composed of others
+    counts as these; one that is known to do something else (`_is_free`) counts 0. Raises
     UnknownFlops for any other operator, and the exceptions of the operator's call.
     """
     tensors = [empty_tensor(spec, _META) for _, spec in operator_tuple.tensors]
@@ -66,7 +65,7 @@ def flops(operator_tuple: OperatorTuple) -> int:
 _Given = Mapping[str, Any]
 _Run = Callable[[], Any]
 _Formula = Callable[[_Given, _Run], int]
-"""The FLOPs of a call from its arguments, by their names, and what runs it for its result."""
+"""The FLOPs of a call, given its arguments by name, and a function that returns its result."""
 
 
 def _of_call(
@@ -91,7 +90,7 @@ def _of_call(
 
 
 class _Parts(TorchDispatchMode):
-    """Adds up the FLOPs of the calls that an operator is composed of."""
+    """Sums the FLOPs of the calls that an operator is composed of."""
 
     flops = 0
 
@@ -105,17 +104,17 @@ class _Parts(TorchDispatchMode):
 
 
 _COMPOSED = {"_euclidean_dist", "_foreach_mm", "_trilinear", "affine_grid_generator", "conv_tbc"}
-"""Operators with a gradient of their own that are composed of others all the same."""
+"""Composed operators that have their own gradient."""
 
 _LENGTHS = {"cum_seq_q", "cu_seqlens_q"}
 """Arguments whose values are the lengths of sequences, on which FLOPs depend."""
 
 _KNOWN = ("aten", "torchvision")
-"""Namespaces in which names say what an operator does."""
+"""Namespaces whose names of operators are meaningful."""
 
 
 def _composition(operator: OpOverload) -> DispatchKey | None:
-    """Where PyTorch keeps a kernel of an operator that only calls others."""
+    """The dispatch key of an operator's kernel that only calls other operators, or None."""
     name = _name(operator)
     if re.search("fbgemm|wrapped", name):  # it calls a library
         return None
@@ -127,7 +126,7 @@ def _composition(operator: OpOverload) -> DispatchKey | None:
 
 
 def _name(operator: OpOverload) -> str:
-    """`addmm` for that operator and for `addmm_`, its form in place."""
+    """`addmm` for that operator and for its in-place form `addmm_`."""
     return short_name(str(operator)).rstrip("_")
 
 
@@ -141,21 +140,12 @@ def _formula(operator: OpOverload) -> _Formula | None:
 
 
 def _dots(name: str) -> _Formula:
-    """Each element of the result sums products along the last axis of that argument."""
+    """Each element of the result sums products along the last axis of an argument."""
     return lambda given, run: 2 * run().numel() * given[name].shape[-1]
 
 
-def _outer(given: _Given, run: _Run) -> int:
-    """A product of matrices of one column and of one row."""
-    return 2 * run().numel()
-
-
-def _summed_products(given: _Given, run: _Run) -> int:
-    return 2 * given["batch1"].numel() * given["batch2"].shape[-1]
-
-
 def _grouped_product(given: _Given, run: _Run) -> int:
-    """Each row of the one matrix, or each column of the other, belongs to one group."""
+    """Each row of one matrix, or each column of the other, belongs to one group."""
     *groups, rows, inner = given["self"].shape
     *others, _, columns = given["mat2"].shape
     every = groups[0] if groups and others else 1
@@ -163,8 +153,8 @@ def _grouped_product(given: _Given, run: _Run) -> int:
 
 
 def _convolution(transposed: bool) -> _Formula:
-    """Each element of the output, or if transposed of the input, meets each weight of a filter;
-    in backward, once for the gradient of the input, and once for that of the weight.
+    """Each element of the output, or if transposed of the input, is multiplied by each weight of a
+    filter; in backward, once for the gradient of the input, and once for that of the weight.
     """
 
     def count(given: _Given, run: _Run) -> int:
@@ -180,8 +170,8 @@ def _convolution(transposed: bool) -> _Formula:
 
 
 def _recurrent(given: _Given, run: _Run) -> int:
-    """Each element of each sequence meets all weights; in backward, once for the gradient of the
-    data, and once for that of the weights.
+    """Each element of each sequence is multiplied by all weights; in backward, once for the
+    gradient of the data, and once for that of the weights.
     """
     data = given["data"] if "data" in given else given["input"]
     listed = given.get("params", given.get("weight"))
@@ -217,8 +207,8 @@ _FORMULAS: dict[str, _Formula] = {
         }.items()
         for name in names.split()
     },
-    **dict.fromkeys(("addr", "ger", "outer"), _outer),
-    "addbmm": _summed_products,
+    **dict.fromkeys(("addr", "ger", "outer"), lambda _, run: 2 * run().numel()),
+    "addbmm": lambda given, run: 2 * given["batch1"].numel() * given["batch2"].shape[-1],
     **dict.fromkeys(GROUPED_PRODUCTS, _grouped_product),
     **dict.fromkeys(
         (
@@ -262,10 +252,10 @@ _FREE = re.compile(
 
 
 def _is_free(operator: OpOverload, given: _Given) -> bool:
-    """Whether an operator makes no products of matrices.
+    """Whether an operator computes no matrix products.
 
-    True for those that make tensors of none, return views, or have PyTorch's mark for computing
-    element by element, and for those of `_FREE`; also in place, and for their gradients.
+    True for operators that create tensors, return views, are tagged as pointwise by PyTorch, or
+    match `_FREE`, including in-place forms and gradients.
     """
     schema = operator._schema
     if operator.namespace not in _KNOWN or given.get("per_sample_weights") is not None:
@@ -292,8 +282,8 @@ def minimal_bytes(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) 
     """Bytes moved if each argument is read once and each result is written once.
 
     An argument changed in place is read and written; the result, which is the same tensor, is not
-    counted again. Of a table from which an operator takes entries, or changes some, those count. Of
-    a copy between host and device, they are those that pass from one to the other.
+    counted again. Of a table from which an operator reads or changes some entries, only these
+    count. For a copy between host and device, the copied bytes count.
     """
     if (copied := copy_of(operator_tuple)) is not None:
         return copied.to.bytes

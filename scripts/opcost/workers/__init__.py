@@ -6,4 +6,4 @@ is a new process with its own memory and does the job as if it had been started 
 """
 
 kind = "plain"
-"""How this process started: "plain" (afresh) or "warm" (forked from the server)."""
+"""How this process started: "plain" (directly) or "warm" (forked from the server)."""

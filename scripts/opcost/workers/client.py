@@ -33,11 +33,10 @@ class Lost(Exception):
 
 
 def run(module: str, main: Callable[[list[str]], None]) -> None:
-    """Call `main` of a module with the words of the command line, here, or after the option `--warm
-    PROCESS` in a warm worker, whose server ends when that process does.
+    """Call `main` of a module with the arguments of the command line, here, or after the option
+    `--warm PROCESS` in a warm worker, whose server ends when that process does.
 
-    With a warm worker, exits with the worker's status, or with 1 and a message if none is
-    available.
+    With a warm worker, exits with its status, or with 1 and a message if none is available.
     """
     words = sys.argv[1:]
     if words[:1] != ["--warm"]:
@@ -138,8 +137,8 @@ def _python_path() -> str:
 
 
 def _kind(life: str) -> str:
-    """A digest of the interpreter, its packages, this code and the environment variables,
-    and of the process that its server ends with.
+    """A digest of the interpreter, its packages, this code, the environment variables, and the
+    process that limits the server's life.
     """
     code = [(str(path), path.stat().st_mtime_ns) for path in sorted(_PACKAGE.rglob("*.py"))]
     packages = Path(sysconfig.get_path("purelib"))

@@ -44,12 +44,14 @@ def of_error(error: BaseException) -> str | None:
 def of_frame(frame: FrameType | None) -> str | None:
     """FILE:LINE where a thread is now."""
     frames = traceback.walk_stack(frame)
-    return _text(_of_user(_Call(each.f_code.co_filename, line) for each, line in frames))
+    call = _of_user(_Call(each.f_code.co_filename, line) for each, line in frames)
+    return None if call is None else str(call)
 
 
 def of_dump(text: str) -> str | None:
     """FILE:LINE from the output of `faulthandler`, the latest call first."""
-    return _text(_of_user(_Call(file, int(line)) for file, line in _FRAME.findall(text)))
+    call = _of_user(_Call(file, int(line)) for file, line in _FRAME.findall(text))
+    return None if call is None else str(call)
 
 
 def _calls(error: BaseException) -> Iterator[_Call]:
@@ -71,15 +73,11 @@ def _of_user(calls: Iterable[_Call]) -> _Call | None:
     return next(own, others[0] if others else None)
 
 
-def _text(call: _Call | None) -> str | None:
-    return None if call is None else str(call)
-
-
 def _shortened(path: Path) -> Path:
     if _is_installed(path):
         start = max(path.parts.index(name) for name in _INSTALLED & {*path.parts})
         return Path(*path.parts[start + 1 :])
-    with contextlib.suppress(FileNotFoundError, ValueError):  # no such folder any more, or another
+    with contextlib.suppress(FileNotFoundError, ValueError):  # the folder is gone, or another
         return path.relative_to(Path.cwd())
     return path
 

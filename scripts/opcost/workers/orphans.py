@@ -26,7 +26,7 @@ class Orphans:
         return running
 
     def end(self) -> None:
-        """Kill them and the processes that they leave behind."""
+        """Kill the orphans and the processes that they leave behind."""
         while running := self._running():
             for process in running:
                 with suppress(OSError):

@@ -1,6 +1,6 @@
 """The server that forks warm workers: it has imported everything and never touches a device.
 
-Each request is a module whose `main` to call, with its words, environment and standard streams. A
+Each request is a module whose `main` to call, with arguments, environment and standard streams. A
 worker ends with its client, all workers end with their server, and the server ends with its run of
 the workflow, or after an idle time.
 """
@@ -50,7 +50,7 @@ class Server:
         self._workers = 0
 
     def serve(self, idle_s: float = _IDLE_S, run: int | None = None) -> None:
-        """Until there has been no worker for `idle_s`, or the process `run` has ended."""
+        """Serve until there has been no worker for `idle_s`, or the process `run` has ended."""
         self._idle_s = idle_s
         if run is not None:
             end = os.pidfd_open(run)
@@ -144,14 +144,14 @@ def import_everything() -> None:
 
 
 def main() -> None:
-    """`python -m opcost.workers.server SOCKET FD RUN`: a byte to FD says that the socket listens;
+    """`python -m opcost.workers.server SOCKET FD RUN`: writes a byte to FD once the socket listens;
     RUN is the process of the workflow run.
     """
     path, announce, run = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     import_everything()
     server = Server(path)
     gc.collect()
-    gc.freeze()  # exclude permanent objects from garbage collection, and so from copying in workers
+    gc.freeze()  # permanent objects are not collected, and so not copied in workers
     os.write(announce, b"!")
     os.close(announce)
     server.serve(run=run)

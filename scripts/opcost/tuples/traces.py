@@ -1,4 +1,4 @@
-"""Which calls a model makes on a target: those recorded on its device, or else those extracted."""
+"""The calls of a model on a target: traced on its device, or else extracted."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +10,7 @@ from opcost.tuples.model_tuples import ModelTuples, read_extractions
 
 
 def calls_on(folder: Path, models: Iterable[ModelTuples]) -> list[ModelTuples]:
-    """The extracted models, with the calls that they make on the device of a target.
+    """The extracted models, with their calls on the device of a target.
 
     Raises OpcostError for a damaged file.
     """
@@ -22,7 +22,7 @@ def _calls_on(folder: Path, model: ModelTuples) -> ModelTuples:
     if not path.is_file() or not device_file(folder).is_file():
         return model
     [recorded] = read_extractions([path])
-    # A file may have been copied, and the target had another device.
+    # A file may have been copied, and the target may have had another device.
     present = model.definition, read_device(device_file(folder)).device_name
     return recorded if (recorded.definition, recorded.device_name) == present else model
 
@@ -30,8 +30,8 @@ def _calls_on(folder: Path, model: ModelTuples) -> ModelTuples:
 def extracted_as(
     definition: ModelDefinition, torch_version: str | None, folder: Path
 ) -> ModelTuples | None:
-    """A model with the calls that it makes on the device of a target, as a PyTorch of that version
-    extracted it, or else another one; None if it is not extracted.
+    """A model with its calls on the device of a target, extracted by that version of PyTorch, or
+    else by another one; None if it is not extracted.
     """
     found = [
         each

@@ -1,4 +1,4 @@
-"""Record the calls that a model makes on a target's device."""
+"""Trace the calls that a model makes on a target's device."""
 
 import time
 from dataclasses import replace
@@ -22,21 +22,21 @@ from opcost.tuples.model_tuples import ModelTuples
 _MAX_REASON = 1000
 
 
-def record_on(
+def trace_on(
     device: Device, definition: ModelDefinition, search_path: Path, extracted: ModelTuples
 ) -> ModelTuples:
-    """A model's tuples and calls as its first run on a device makes them.
+    """A model's tuples and calls in its first run on a device.
 
-    If it cannot run there, those extracted, with the reason: the model's measurement, which
-    compares them with the calls that it makes, fails for the same reason. Raises ChangedSource if
-    the model is no longer the one that was extracted.
+    If it cannot run there, the extracted ones, with the reason: the model's measurement, which
+    compares them with its calls, fails for the same reason. Raises ChangedSource if the model has
+    changed since its extraction.
     """
     if extracted.refusal is not None:
         return replace(extracted, device_name=device.model_name)
     started = time.perf_counter()
     try:
         with device.within_free_memory():
-            executed = _executed(device, definition, search_path)
+            executed = _traced(device, definition, search_path)
         tuples, calls = distinct_tuples(_marked(executed, extracted))
     except ChangedSource:
         raise
@@ -57,7 +57,7 @@ def record_on(
     )
 
 
-def _executed(device: Device, definition: ModelDefinition, search_path: Path) -> ModelCalls:
+def _traced(device: Device, definition: ModelDefinition, search_path: Path) -> ModelCalls:
     """The calls of the model as it is measured: with the weights and inputs of its definition."""
     check_inputs_fit(definition, device)
     with construction.conditions(definition.training is not None), user_code():
@@ -80,8 +80,8 @@ def _executed(device: Device, definition: ModelDefinition, search_path: Path) ->
 def _marked(executed: ModelCalls, extracted: ModelTuples) -> ModelCalls:
     """The calls, with the tuples whose sizes depend on values.
 
-    Extraction finds these with a second seed. Where it found some, further tuples of the device
-    are further such sizes.
+    Extraction finds these with a second seed. If it found some, additional tuples on the device are
+    additional such sizes.
     """
     known = {record.operator_tuple: record.value_dependent for record in extracted.tuples}
     if not any(known.values()):
