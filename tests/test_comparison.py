@@ -466,7 +466,7 @@ def test_the_figure_shows_operators_and_the_whole(compare, tmp_path):
     draw(tmp_path / "a.svg", [comparison], shares)
     draw(tmp_path / "b.svg", [comparison], shares)
     text = (tmp_path / "a.svg").read_text()
-    for label in ("conv2d", "linear", "whole model", "tiny_cnn", "energy of an iteration"):
+    for label in ("conv2d", "linear", "end-to-end", "tiny_cnn", "energy of an iteration"):
         assert label in text
     assert "overhead" not in text
     assert text == (tmp_path / "b.svg").read_text()

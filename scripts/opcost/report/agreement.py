@@ -1,59 +1,51 @@
-"""Section: can the breakdown be trusted? Sums over operators compared with whole models."""
+"""Section: can the breakdown be trusted? Estimates beside end-to-end measurements."""
 
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import altair as alt
 
 from opcost.costs.caveats import caveats
-from opcost.costs.trust import trust_cells
+from opcost.costs.in_context_text import operator_cells
 from opcost.costs.waiting import waits_of
-from opcost.report.results import NOTHING, Results, Row
-from opcost.report.theme import INK, Figure, figure, targets_scale
+from opcost.report.results import Results, Row
+from opcost.report.theme import INK, Figure, dots
 from opcost.rows.quantities import COMPARED, TIME, Quantity
 from opcost.text import difference, is_too_noisy, names_by_text
 
-_STEP = 16
+_MOST_IN_CONTEXT = 30
+"""More models than these have no tables by operator on the page: the file has them."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The comparison of time or energy: a verdict for each target, and a table of models."""
+    """The comparison of time or energy: a verdict for each target, and a chart of models."""
 
     quantity: Quantity
     verdicts: dict[str, str]
-    table: list[dict[str, str]] = field(default_factory=list)
     figure: Figure | None = None
 
 
 def agreement(results: Results, quantity: Quantity) -> Agreement:
-    """How sums of `time` or `energy` compare with whole models."""
+    """How estimates of time or energy compare with end-to-end measurements."""
     verdicts = {
         target: verdict(results.compared(target), quantity)
         for target in results.targets
-        if results.compared(target)
+        if results.compared(target) and (quantity == TIME or target in results.targets_with_energy)
     }
-    known = any(row[quantity.error.value] is not None for row in results.comparison)
-    measured = any(row[quantity.of("end_to_end").value] for row in results.comparison)
-    return Agreement(
-        quantity,
-        verdicts,
-        [_cells(row, quantity) for row in results.comparison] if known or measured else [],
-        _figure(results, quantity) if known else None,
-    )
+    return Agreement(quantity, verdicts, _figure(results, quantity))
 
 
 def verdict(rows: Sequence[Row], quantity: Quantity) -> str:
-    """The differences between sums and whole models on a target, in a sentence or two."""
+    """The differences between estimates and measurements on a target, in a sentence or two."""
     known = {row["model"]: error for row in rows if (error := quantity.error.read(row))}
     if not known:
         return f"no model's {quantity} can be compared; the caveats give the reasons."
     worst = max(known, key=lambda model: abs(known[model].value))
     typical = statistics.median(abs(error.value) for error in known.values())
     text = f"{len(known)} of {len(rows)} models can be compared. "
-    text += f"The sum differs from the whole model by {typical:.1%} in the median"
+    text += f"The estimate differs from the end-to-end {quantity} by {typical:.1%} in the median"
     text += f", and by {known[worst].value:+.1%} at most ({worst})."
     limits = [
         (each.low, each.high)
@@ -67,7 +59,7 @@ def verdict(rows: Sequence[Row], quantity: Quantity) -> str:
 
 
 def all_caveats(results: Results) -> list[tuple[str, str]]:
-    """(targets, caveat) of all sums, each caveat once."""
+    """(targets, caveat) of all estimates, each caveat once."""
     models = len(results.models)
     found = names_by_text(
         (caveat, target)
@@ -76,16 +68,12 @@ def all_caveats(results: Results) -> list[tuple[str, str]]:
         for caveat in caveats(
             results.compared(target),
             models,
-            _compared_on(results, target),
+            # Where there is no energy, the cards give the reason.
+            COMPARED if target in results.targets_with_energy else [TIME],
             [row for row in results.in_context if row["target"] == target],
         )
     )
     return [(", ".join(targets), caveat) for caveat, targets in found.items()]
-
-
-def _compared_on(results: Results, target: str) -> Sequence[Quantity]:
-    """Without energy where there is none: that is said once, of the target."""
-    return COMPARED if target in results.targets_with_energy else [TIME]
 
 
 def all_waits(results: Results) -> list[tuple[str, str]]:
@@ -95,18 +83,25 @@ def all_waits(results: Results) -> list[tuple[str, str]]:
     ]
 
 
-def _cells(row: Row, quantity: Quantity) -> dict[str, str]:
-    cells = {"model": row["model"], "target": row["target"], **trust_cells(row, quantity)}
-    return {title: NOTHING if cell == "-" else cell for title, cell in cells.items()}
+def operators_in_context(results: Results) -> Mapping[str, Sequence[Mapping[str, str]]]:
+    """Model, with its target if there are several -> a table of its operators in context."""
+    groups: dict[str, list[Row]] = {}
+    for row in results.in_context:
+        target = f" on {row['target']}" if len(results.targets) > 1 else ""
+        groups.setdefault(f"{row['model']}{target}", []).append(row)
+    if len(groups) > _MOST_IN_CONTEXT:
+        return {}
+    return {title: cells for title, rows in groups.items() if (cells := operator_cells(rows))}
 
 
-def _figure(results: Results, quantity: Quantity) -> Figure:
+def _figure(results: Results, quantity: Quantity) -> Figure | None:
     """Each model's relative error with its interval, around zero."""
     values = [
         {
-            "model": row["model"],
-            "target": row["target"],
-            "difference": error.value,
+            **{name: row[name] for name in ("model", "target")},
+            **{name: row[name] for name in quantity.of("estimate").names},
+            **{name: row[name] for name in quantity.of("end_to_end").names},
+            "value": error.value,
             "low": error.low,
             "high": error.high,
             "shown": difference(error),
@@ -114,21 +109,14 @@ def _figure(results: Results, quantity: Quantity) -> Figure:
         for row in results.comparison
         if (error := quantity.error.read(row)) and not is_too_noisy(error.plus(1.0))
     ]
-    colour, shape = targets_scale(results.targets)
-    tooltip: list[Any] = ["model:N", "target:N", alt.Tooltip("shown:N", title="difference")]
-    base = alt.Chart(alt.NamedData("models")).encode(
-        y=alt.Y("model:N", title=None, sort=None, axis=alt.Axis(grid=True, labelLimit=160)),
-        yOffset=alt.YOffset("target:N", sort=results.targets),
-    )
-    axis = alt.Axis(format="+~%", orient="top", tickCount=8)
-    x = alt.X("difference:Q", title="sum / whole - 1", axis=axis)
-    points = base.mark_point(filled=True, size=70, opacity=1)
-    points = points.encode(x=x, color=colour, shape=shape, tooltip=tooltip)
-    intervals = base.mark_rule(strokeWidth=2).encode(x="low:Q", x2="high:Q", color=colour)
-    zero = alt.Chart(alt.NamedData("zero")).mark_rule(color=INK).encode(x="at:Q")
-    chart = alt.layer(zero, intervals, points)
-    height = len({row["model"] for row in values}) * max(26, _STEP * len(results.targets) + 8)
-    title = f"Sum relative to whole model, {quantity}"
-    label = f"For each model and target, the relative difference in {quantity} of sum and whole."
-    datasets = {"models": values, "zero": [{"at": 0}]}
-    return figure(chart, height, title, label, datasets, tall=len(values) > 40)
+    if not values:
+        return None
+    ends = [0.0, *(each[limit] or 0.0 for each in values for limit in ("low", "high"))]
+    scale = alt.Scale(domain=[min(ends), max(ends) + 0.3 * (max(ends) - min(ends))], nice=False)
+    grid = {"condition": {"test": "datum.value == 0", "value": INK}, "value": "var(--grid)"}
+    title = "estimate / end-to-end - 1"
+    axis = alt.Axis(title=title, format="+~%", orient="top", tickCount=8, gridColor=grid)
+    x = alt.X("value:Q", scale=scale, axis=axis)
+    title = f"Estimate relative to end-to-end {quantity}"
+    label = f"{title}, of each model and target, with 95 % intervals."
+    return dots(values, results.targets, x, title, label, quantity.error.names)

@@ -1,19 +1,22 @@
-"""The first section: what each model costs, where it goes, and how far that can be trusted."""
+"""The first section: what each model costs, as cards, as a table, and by device."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import altair as alt
+
 from opcost.costs.breakdown import OTHERS, Part, breakdown, costliest
-from opcost.costs.headline import Headline, headline
+from opcost.costs.headline import Headline, headline, of_each
 from opcost.costs.module_tree import Branch, module_tree
 from opcost.costs.trust import Trust, largest_difference, trust
 from opcost.report.colours import Colours
 from opcost.report.results import NOTHING, Results, Row
+from opcost.report.theme import Figure, dots, from_zero, si_axis
 from opcost.rows.quantities import COMPARED, TIME, Quantity
-from opcost.text import percent, scaled, with_interval
+from opcost.text import digits, is_too_noisy, percent, scaled, with_interval
 
 MOST_CARDS = 6
-"""More models than these are rows of a table."""
+"""More models than these have no cards, but the table alone."""
 
 _OPERATORS, _MODULES = 4, 3
 _DEEPEST, _NEARLY_ALL = 3, 0.8
@@ -38,16 +41,17 @@ class Segment:
 class Cost:
     """Time or energy of a model: of an iteration, of a sample, and samples for each unit.
 
-    Each as text and as a number to sort by, or None. `mark` follows the cost of an iteration.
-    `segments` say where it goes, `trust` how far that can be trusted.
+    Each as text and as a number to sort by, or None; at batch size 1, there is no `sample`, which
+    is the iteration. `mark` follows the cost of an iteration, `estimate` is the one from operators
+    where another one was measured. `segments` are where it goes; `trust` is in them.
     """
 
     quantity: Quantity
     iteration: str
     value: float | None
     mark: str
+    estimate: str | None
     sample: str | None
-    sample_value: float | None
     rate: str | None
     rate_value: float | None
     segments: list[Segment]
@@ -57,7 +61,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Card:
-    """A model on a target. `modules` are the costliest, with their shares of time."""
+    """A model on a target. `modules` are the costliest: path, class if all have one, share."""
 
     model: str
     target: str
@@ -67,8 +71,8 @@ class Card:
     costs: list[Cost]
     flops: str | None
     flops_per_s: float | None
-    of_ceiling: str | None
-    modules: list[tuple[str, str]]
+    of_fastest: str | None
+    modules: list[tuple[str, str, str]]
 
     @property
     def trusts(self) -> list[tuple[str, Trust]]:
@@ -104,10 +108,36 @@ def without_energy(results: Results) -> list[tuple[str, str]]:
 
 
 def _energy_reasons(results: Results, target: str) -> Iterator[str | None]:
-    """Those that differ from the reason for which there is no time first."""
+    """Reasons; first those that are not also the reason for which there is no time."""
     rows = results.compared(target)
     yield from (row["energy_reason"] for row in rows if row["energy_reason"] != row["time_reason"])
     yield from results.measured(target)["energy_reason"]
+
+
+def side_by_side(results: Results) -> Iterator[Figure]:
+    """Time and energy of a sample of each model, devices beside each other; none on one device."""
+    if len(results.targets) < 2:
+        return
+    for quantity in COMPARED:
+        values = [
+            {
+                **{name: row[name] for name in ("model", "target", "batch_size")},
+                "value": cost.value,
+                "low": cost.low,
+                "high": cost.high,
+                "shown": with_interval(cost, quantity.show),
+            }
+            for row in results.comparison
+            if (cost := of_each(headline(row).cost(quantity), row["batch_size"]))
+            and not is_too_noisy(cost)
+        ]
+        if values:
+            scale, ticks = from_zero([each["value"] for each in values])
+            axis = si_axis(f"{quantity} of a sample", quantity.symbol, orient="top", **ticks)
+            x = alt.X("value:Q", scale=scale, axis=axis)
+            title = f"{quantity.name.capitalize()} of a sample by device"
+            label = f"{title}, for each model, with 95 % intervals."
+            yield dots(values, results.targets, x, title, label, quantity.names)
 
 
 def _card(results: Results, row: Row, named: Colours) -> Card:
@@ -134,15 +164,16 @@ def _card(results: Results, row: Row, named: Colours) -> Card:
 
 def _cost(results: Results, row: Row, quantity: Quantity, found: Headline, named: Colours) -> Cost:
     cost = found.cost(quantity)
-    sample, rate = found.per_sample(quantity), found.rate(quantity)
+    rate = found.rate(quantity)
+    estimated = quantity.of("estimate").read(row) if quantity.of("end_to_end").read(row) else None
     parts = breakdown(row, results.shares_of(row), quantity)
     return Cost(
         quantity,
         with_interval(cost, quantity.show) if cost else NOTHING,
         cost.value if cost else None,
         found.mark(quantity),
-        found.shown_sample(quantity) if sample else None,
-        sample,
+        quantity.show(estimated.value, digits(estimated)) if estimated else None,
+        found.shown_sample(quantity) if rate and found.batch_size != 1 else None,
         found.shown_rate(quantity) if rate else None,
         rate,
         _segments(parts, quantity, named),
@@ -154,7 +185,7 @@ def _cost(results: Results, row: Row, quantity: Quantity, found: Headline, named
 def _segments(every: Sequence[Part], quantity: Quantity, named: Colours) -> list[Segment]:
     """Of the costliest parts. Widths add up to 100. A part of unknown size has a fixed width.
 
-    What is not measured is unknown, too, if what is measured takes longer than the whole.
+    What is not measured is unknown, too, if what is measured takes longer than the model.
     """
     parts = costliest(every, _OPERATORS)
     known = 100.0 if all(part.share is not None for part in parts) else 100.0 - _UNKNOWN_WIDTH
@@ -172,7 +203,7 @@ def _segments(every: Sequence[Part], quantity: Quantity, named: Colours) -> list
     ]
 
 
-def _modules(tree: Sequence[Branch]) -> list[tuple[str, str]]:
+def _modules(tree: Sequence[Branch]) -> list[tuple[str, str, str]]:
     """The costliest at the first depth at which none has nearly all of the cost."""
     level: list[Branch] = []
     for depth in range(1, _DEEPEST + 1):
@@ -181,4 +212,8 @@ def _modules(tree: Sequence[Branch]) -> list[tuple[str, str]]:
         if max((each.share for each in level), default=0.0) <= _NEARLY_ALL:
             break
     largest = sorted(level, key=lambda branch: -branch.share)[:_MODULES]
-    return [(".".join(branch.path), percent(branch.share)) for branch in largest]
+    known = all(branch.module_class for branch in largest)
+    return [
+        (".".join(branch.path), (branch.module_class if known else "") or "", percent(branch.share))
+        for branch in largest
+    ]

@@ -1,4 +1,4 @@
-"""Each model's modules in execution order, of which the page's script draws an icicle."""
+"""Each model's modules in the order of their calls, which the page's script draws as an icicle."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ _DIGITS = 4
 
 
 def icicles(results: Results) -> list[dict[str, Any]]:
-    """Of each model and target, `modules` that call operators themselves, in execution order.
+    """Of each model and target, `modules` that call operators themselves, in that order.
 
     `totals` are what shares are of, by quantity: with what is not measured, if that is known.
     A module is a list: path, class, calls, cost by quantity, the costliest operator, and its rows

@@ -1,4 +1,4 @@
-"""Where the time goes: each model's operators, stacked, above the whole model."""
+"""Where the time goes: each model's operators, stacked, above the end-to-end measurement."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ import altair as alt
 
 from opcost.costs.breakdown import BEYOND, OTHERS, RESTS, breakdown
 from opcost.costs.terms import Row
-from opcost.report.colours import WHOLE, Colours
+from opcost.report.colours import END_TO_END, Colours
 from opcost.report.theme import EDGE, Figure, figure, si_axis
 from opcost.rows.quantities import Quantity
 
@@ -18,17 +18,18 @@ AS_SHARES = "shares"
 """The signal that says whether bars are in shares of their model or in seconds or joules."""
 ROW_HEIGHT = 40
 
-_WHOLE = "whole model"
+PARTS = ("estimate", "end-to-end")
+"""The two bars of a model."""
 _LETTER = 7  # pixels, of a name that is written into a bar
 _ROOM, _ROOM_FOR_NOTES = 1.04, 1.4
 
 
 @dataclass(frozen=True)
 class Stacks:
-    """Bars from `start` to `end` (`what`, `value`), and the 95 % interval of each whole bar.
+    """Bars from `start` to `end` (`what`, `value`), and the 95 % interval of each stack of them.
 
-    A model has two bars, `part` "sum" and "whole". `total` is what its shares are of. `notes`
-    stand at the end of a stack that is not complete.
+    A model has two stacks, whose `part` is one of `PARTS`. `total` is what its shares are of,
+    `free` is where the stack's interval begins. `notes` stand at the end of incomplete stacks.
     """
 
     bars: list[dict[str, Any]] = field(default_factory=list)
@@ -57,28 +58,30 @@ def stacks(
     for row in shares:
         by_model[row["model"]].append(row)
     found = Stacks()
+    estimated, measured = PARTS
     for row in comparison:
         amounts = _amounts(row, by_model[row["model"]], quantity, named)
-        total = sum(amounts.values())
-        whole = row[quantity.of("end_to_end").value]
-        keys = {"model": row["model"], "total": total or whole}
-        found.bars.extend(_stacked(keys | {"part": "sum"}, amounts))
-        if amounts and row["measured_tuples"] < row["tuples"]:
-            note = f"{row['measured_tuples']} of {row['tuples']} tuples"
-            found.notes.append({**found.bars[-1], "note": note})
-        if whole:
-            found.bars.extend(_stacked(keys | {"part": "whole"}, {_WHOLE: whole}))
-        for part, column in (("sum", "estimate"), ("whole", "end_to_end")):
+        end_to_end = row[quantity.of("end_to_end").value]
+        keys = {"model": row["model"], "total": sum(amounts.values()) or end_to_end}
+        for part, column, parts in (
+            (estimated, "estimate", amounts),
+            (measured, "end_to_end", {measured: end_to_end} if end_to_end else {}),
+        ):
             _, low, high = (row[name] for name in quantity.of(column).names)
+            found.bars.extend(_stacked(keys | {"part": part, "free": low}, parts))
             if low is not None and high is not None:
                 found.intervals.append({**keys, "part": part, "low": low, "high": high})
+            if part == estimated and amounts and row["measured_tuples"] < row["tuples"]:
+                note = f"{row['measured_tuples']} of {row['tuples']} operators"
+                found.notes.append({**found.bars[-1], "note": note})
     return found
 
 
 def _stacked(keys: Mapping[str, Any], amounts: Mapping[str, float]) -> Iterator[dict[str, Any]]:
     ends = accumulate(amounts.values())
     for (what, value), end in zip(amounts.items(), ends, strict=True):
-        yield {**keys, "what": what, "value": value, "start": end - value, "end": end}
+        bar = {**keys, "what": what, "value": value, "start": end - value, "end": end}
+        yield {**bar, "free": min(end, end if keys["free"] is None else keys["free"])}
 
 
 def _amounts(
@@ -97,23 +100,20 @@ def _order(named: Colours) -> list[str]:
 
 
 def by_operator(
-    comparison: Sequence[Row],
-    shares: Sequence[Row],
-    target: str,
-    quantity: Quantity,
-    named: Colours,
-    as_shares: bool,
-) -> Figure | None:
-    """Operators and what is beyond them, stacked, above the measured whole of each model."""
-    found = stacks(comparison, shares, quantity, named)
-    if not found.bars:
-        return None
+    found: Stacks, target: str, quantity: Quantity, named: Colours, as_shares: bool
+) -> Figure:
+    """Operators and what is beyond them, stacked, above the measurement of each model."""
     chart = stacked(found, found.names, quantity, named)
     chart = chart.add_params(alt.param(name=AS_SHARES, value=as_shares))
     height = ROW_HEIGHT * len({bar["model"] for bar in found.bars})
     title = f"{target}: {quantity} by operator"
-    label = f"{quantity} of each model on {target} by operator, beside that of the whole model."
-    return figure(chart, height, title, label, datasets(found, named), tall=height > 600)
+    label = (
+        f"Estimated {quantity} of each model on {target} by operator, and end-to-end {quantity}."
+    )
+    hidden = {"ink": None, "free": None, "total": None, "note": None}
+    columns = {**hidden, "part": "bar", "what": "part", "value": quantity.value}
+    columns |= {name: f"{name}_{quantity.unit}" for name in ("start", "end", "low", "high")}
+    return figure(chart, height, title, label, datasets(found, named), columns)
 
 
 def datasets(found: Stacks, named: Colours, prefix: str = "") -> dict[str, list[dict[str, Any]]]:
@@ -163,15 +163,15 @@ def stacked(
         base = alt.Chart(alt.NamedData(prefix + name)).transform_calculate(**scaled)
         return base.encode(
             y=alt.Y("model:N", sort=None, title=None, axis=alt.Axis(labelLimit=150)),
-            yOffset=alt.YOffset("part:N", sort=["sum", "whole"]),
+            yOffset=alt.YOffset("part:N", sort=list(PARTS)),
         )
 
     bars = of("bars", "start", "end").transform_calculate(share="datum.value / datum.total")
     bars = bars.mark_bar(stroke=EDGE, strokeWidth=0.7)
     bars = bars.encode(x=x, x2="to:Q", color=_colours(names, named, drawn_legend), tooltip=tooltip)
     written = of("bars", "start", "end").transform_filter(
-        f"datum.ink && (datum.to - datum.from) / {limit} * {width} >= {_LETTER} * "
-        "(length(datum.what) + 1)"
+        f"datum.ink && (datum.free / ({AS_SHARES} ? datum.total : 1) - datum.from) / {limit} * "
+        f"{width} >= {_LETTER} * (length(datum.what) + 1)"
     )
     written = written.mark_text(align="left", dx=5, fontSize=10.5)
     written = written.encode(x=x, text="what:N", color=alt.Color("ink:N", scale=None))
@@ -186,8 +186,8 @@ def stacked(
 
 def legend(names: set[str], named: Colours) -> dict[str, str]:
     """The colours of the parts that there are, in the order in which they are stacked."""
-    shown = [name for name in [*_order(named), _WHOLE] if name in names]
-    return {name: WHOLE if name == _WHOLE else named.of(name) for name in shown}
+    shown = [name for name in [*_order(named), PARTS[1]] if name in names]
+    return {name: END_TO_END if name == PARTS[1] else named.of(name) for name in shown}
 
 
 def _colours(names: set[str], named: Colours, drawn: alt.Legend | None) -> alt.Color:

@@ -1,12 +1,14 @@
 """Section: what does each operator cost? The rows of the searchable table."""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
+from opcost.costs.breakdown import breakdown, total_of
 from opcost.report.results import Results
-from opcost.report.uses import uses
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Column:
 _COLUMNS = (
     Column("operator", "name", "choice"),
     Column("target", "target", "choice"),
-    Column("operator tuple", "description", "text"),
+    Column("operator and shapes", "description", "text"),
     Column("of the model (%)", "share", "use"),
     Column("calls x time (µs)", "total", "use"),
     Column("calls", "calls", "use"),
@@ -44,6 +46,39 @@ _ONLY_WITH_ENERGY = ("power_w", "energy_j")
 _SHARE_DIGITS = 3
 
 
+class Use(NamedTuple):
+    """The calls of an operator in a model. `share` is of the model's time; None if unknown."""
+
+    model: str
+    calls: int
+    share: float | None
+
+
+def uses(results: Results) -> Mapping[tuple[str, str], list[Use]]:
+    """(target, tuple id) -> the models that call it, the one of which it takes most first."""
+    frame = results.operators
+    time_s: dict[tuple[str, str], Any] = dict(
+        zip(zip(frame["target"], frame["tuple_id"], strict=True), frame["time_s"], strict=True)
+    )
+    found: dict[tuple[str, str], list[Use]] = defaultdict(list)
+    for row in results.comparison:
+        total_s: Any = total_of(breakdown(row, results.shares_of(row)))
+        calls: dict[str, int] = defaultdict(int)
+        for module in results.modules_of(row):
+            ids, counts = module["tuple_ids"] or (), module["tuple_calls"] or ()
+            for tuple_id, count in zip(ids, counts, strict=True):
+                calls[tuple_id] += count
+        for tuple_id, count in calls.items():
+            key = row["target"], tuple_id
+            own_s: Any = time_s.get(key)
+            unknown = total_s is None or own_s is None or own_s != own_s
+            share = None if unknown else count * own_s / total_s
+            found[key].append(Use(row["model"], count, share))
+    for each in found.values():
+        each.sort(key=lambda use: -(use.share or 0.0))
+    return found
+
+
 def operator_table(results: Results) -> dict[str, Any]:
     """`columns`, `models`, and `rows` in the database's order, each followed by its uses.
 
@@ -52,7 +87,7 @@ def operator_table(results: Results) -> dict[str, Any]:
     empty, are left out.
     """
     frame = results.operators
-    columns = [column for column in _COLUMNS if _tells(results, column)]
+    columns = [column for column in _COLUMNS if _differs(results, column)]
     values = [_values(frame[each.value], each) for each in columns if each.kind != "use"]
     models = {row["model"]: number for number, row in enumerate(results.models)}
     found = uses(results)
@@ -73,7 +108,7 @@ def operator_table(results: Results) -> dict[str, Any]:
     }
 
 
-def _tells(results: Results, column: Column) -> bool:
+def _differs(results: Results, column: Column) -> bool:
     frame = results.operators
     if column.value in _ONLY_WITH_ENERGY:
         return bool(frame["energy_j"].notna().any())

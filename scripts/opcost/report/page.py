@@ -1,9 +1,10 @@
 """The page: all sections in one self-contained HTML file."""
 
+import base64
+import gzip
 import itertools
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import distribution
 from importlib.resources import files
@@ -14,28 +15,30 @@ import jinja2
 from markupsafe import Markup
 
 from opcost import __version__
-from opcost.costs import caveats, in_context_text, trust
+from opcost.costs import caveats, in_context_text
 from opcost.costs.breakdown import OTHERS
 from opcost.costs.headline import ESTIMATED
 from opcost.costs.launches import launch_cells
 from opcost.costs.requests import request_cells, request_notes
 from opcost.files import replacing
 from opcost.launch_modes import FURTHER_MODES_TEXT
-from opcost.report import axes, cards, power, raw_charts, roofline
-from opcost.report.agreement import agreement, all_caveats, all_waits
+from opcost.report import cards, power, roofline
+from opcost.report.agreement import (
+    agreement,
+    all_caveats,
+    all_waits,
+    operators_in_context,
+)
 from opcost.report.chart_library import chart_library
 from opcost.report.colours import Colours, colours
 from opcost.report.icicles import icicles
-from opcost.report.in_context import operators_in_context
-from opcost.report.machine import machine, settings
+from opcost.report.machine import conditions, machine
 from opcost.report.operator_costs import by_operator, legend, stacks
 from opcost.report.operator_table import operator_table
-from opcost.report.packing import packed
 from opcost.report.quality import quality
 from opcost.report.results import Results
-from opcost.report.row_details import CHUNK, STEP, chunks, common
-from opcost.report.sweeps import by_batch
-from opcost.report.theme import Figure
+from opcost.report.row_details import CHUNK, STEP, chunks, common, raw_charts
+from opcost.report.sweeps import by_batch, sweeps
 from opcost.rows import schemas
 from opcost.rows.flags import FLAGS
 from opcost.rows.quantities import COMPARED, POWER, TIME, Quantity
@@ -71,34 +74,40 @@ def script_json(data: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c"))
 
 
-@dataclass(frozen=True)
-class _Power:
-    """The section on a target's power: an answer, why operators have no energy, and charts."""
-
-    answer: power.Power
-    reasons: list[tuple[str, int]]
-    figures: list[tuple[Figure, str]]
+def packed(data: Any) -> str:
+    """JSON data, or a text as it is, as base64 of gzip, which the browser unpacks on demand. The
+    same data give the same text.
+    """
+    text = data if isinstance(data, str) else json.dumps(data, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
 
 
 def _sections(results: Results) -> dict[str, Any]:
     named = colours(results.comparison, results.shares)
     as_shares = len(results.models) > _ABSOLUTE
     listed = cards.cards(results, named)
-    marks = {cost.mark for card in listed for cost in card.costs}
-    agreements = [agreement(results, quantity) for quantity in COMPARED]
+    quantities = _quantities(results)
+    stacked = {
+        (quantity, target): found
+        for quantity, target in itertools.product(quantities, results.targets)
+        if (
+            found := stacks(results.compared(target), results.shares_on(target), quantity, named)
+        ).bars
+    }
+    names = {name for found in stacked.values() for name in found.names}
     return {
         "targets": results.targets,
         "summary": _summary(results),
         "cards": listed,
-        "as_table": len(listed) > cards.MOST_CARDS,
+        "with_cards": len(listed) <= cards.MOST_CARDS,
         "same_inputs": len({(card.inputs, card.dtype) for card in listed}) == 1,
-        "has_sums": ESTIMATED in marks,
-        "quantities": _quantities(results),
+        "has_estimates": any(cost.mark == ESTIMATED for card in listed for cost in card.costs),
+        "quantities": quantities,
         "without_energy": cards.without_energy(results),
+        "side_by_side": list(cards.side_by_side(results)),
         "by_batch": by_batch(results),
-        "sweeps": axes.sweeps(results),
-        "agreements": [part for part in agreements if part.table],
-        "trust_meaning": trust.TRUST_MEANING,
+        "sweeps": sweeps(results),
+        "agreements": [agreement(results, quantity) for quantity in quantities],
         "caveats": all_caveats(results),
         "words": caveats,
         "waits": all_waits(results),
@@ -109,23 +118,27 @@ def _sections(results: Results) -> dict[str, Any]:
         "launch_modes": FURTHER_MODES_TEXT,
         "requests": request_cells(results.requests),
         "request_notes": request_notes(results.requests),
-        "by_operator": list(_by_operator(results, named, as_shares)),
-        "legend": _legend(results, named),
+        "by_operator": [
+            by_operator(found, target, quantity, named, as_shares)
+            for (quantity, target), found in stacked.items()
+        ],
+        "legend": legend(names, named),
         "as_shares": as_shares,
         "icicles": icicles(results),
         "rooflines": {target: roofline.drawn(results, target, named) for target in results.targets},
-        "powers": {
-            target: answer
+        "powers": [
+            (target, answer, power.why_not(frame), power.against_time(frame, target, answer, named))
             for target in results.targets
-            if (answer := _power(results, target, named)) is not None
-        },
+            if (answer := power.power(frame := results.measured(target))) is not None
+        ],
         "table": operator_table(results),
         "operators": len(results.database),
         "chunks": chunks(results.database),
         "details": _details(results, named),
         "quality": quality(results),
         "machine": machine(results),
-        "settings": settings(results),
+        "conditions": conditions(results),
+        "meanings": schemas.DESCRIPTIONS["database"],
     }
 
 
@@ -136,7 +149,7 @@ def _summary(results: Results) -> dict[str, Any]:
     devices = frame.dropna(subset="device_name").groupby("target", sort=False)["device_name"]
     return {
         "models": len(results.models),
-        "tuples": int(frame["tuple_id"].nunique()),
+        "operators": int(frame["tuple_id"].nunique()),
         "kinds": int(frame["name"].nunique()),
         "devices": {target: " and ".join(names.unique()) for target, names in devices},
         "measured": None if begun.empty else _span(begun.min(), max(begun.max(), ended.max())),
@@ -155,40 +168,6 @@ def _quantities(results: Results) -> Sequence[Quantity]:
     return COMPARED if results.targets_with_energy else [TIME]
 
 
-def _by_operator(results: Results, named: Colours, as_shares: bool) -> Iterator[Figure]:
-    for quantity, target in itertools.product(_quantities(results), results.targets):
-        found = by_operator(
-            results.compared(target), results.shares_on(target), target, quantity, named, as_shares
-        )
-        if found is not None:
-            yield found
-
-
-def _legend(results: Results, named: Colours) -> dict[str, str]:
-    """Part -> colour, of the parts in any of the charts by operator."""
-    names = {
-        name
-        for target, quantity in itertools.product(results.targets, _quantities(results))
-        for name in stacks(
-            results.compared(target), results.shares_on(target), quantity, named
-        ).names
-    }
-    return legend(names, named)
-
-
-def _power(results: Results, target: str, named: Colours) -> _Power | None:
-    frame = results.measured(target)
-    found = power.power(frame)
-    if found is None:
-        return None
-    spans = power.spans(frame, found.mean_power_w)
-    drawn = [
-        power.against_time(results, target, found, named),
-        (power.unexplained(spans, target), "Tick: median; bar: half of the tuples; line: 90 %."),
-    ]
-    return _Power(found, power.why_not(frame), drawn)
-
-
 def _details(results: Results, named: Colours) -> dict[str, Any]:
     """The data that the page's script needs to show a row."""
     return {
@@ -199,7 +178,7 @@ def _details(results: Results, named: Colours) -> dict[str, Any]:
         "step": STEP,
         "chunk": CHUNK,
         "quantities": {str(each): each.names for each in (TIME, POWER)},
-        "charts": {"batches": raw_charts.batches(), "power": raw_charts.power_samples()},
+        "charts": raw_charts(),
     }
 
 

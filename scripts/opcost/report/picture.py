@@ -22,10 +22,10 @@ _NOTHING = "nothing measured"
 
 
 def draw(path: Path, comparison: Sequence[Row], shares: Sequence[Row]) -> None:
-    """Write the picture: each model's operators, stacked, above the whole model.
+    """Write the picture: each model's operators, stacked, above the end-to-end measurement.
 
     A row of panels for each target: time, and energy if any was measured. Lines are 95 %
-    intervals. An incomplete stack is labelled with its number of tuples.
+    intervals. An incomplete stack is labelled with its number of operators.
     """
     named = colours(comparison, shares)
     panels: dict[tuple[str, Quantity], Stacks] = {}

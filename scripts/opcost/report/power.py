@@ -4,21 +4,16 @@ If all operators drew the same power, energy would be proportional to time, and 
 add no information. The best constant is total joules divided by total seconds.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from opcost.report.colours import PALETTE, Colours
-from opcost.report.results import Results
+from opcost.report.colours import Colours
 from opcost.report.roofline import launch_bound
 from opcost.report.scatter import layer, scatter
 from opcost.report.theme import INK, Figure, decades, figure, si_axis
-
-_MAX_OPERATORS = 12
 
 
 @dataclass(frozen=True)
@@ -78,9 +73,10 @@ def why_not(frame: pd.DataFrame) -> list[tuple[str, int]]:
     return [(str(reason), int(count)) for reason, count in missing.value_counts().items()]
 
 
-def against_time(results: Results, target: str, found: Power, named: Colours) -> tuple[Figure, str]:
+def against_time(
+    frame: pd.DataFrame, target: str, found: Power, named: Colours
+) -> tuple[Figure, str]:
     """Power against time, with mean and idle power; and what its marks are."""
-    frame = results.measured(target)
     data = scatter(frame, "time_s", "power_w", launch_bound(frame), named)
     scale, ticks = decades([mark["x"] for mark in data.marks])
     x = alt.X("x:Q", scale=scale, axis=si_axis("time of an iteration", "s", values=ticks))
@@ -100,41 +96,5 @@ def against_time(results: Results, target: str, found: Power, named: Colours) ->
     chart = alt.layer(rules, layer(data, x, y, tooltip, named), names)
     label = f"Power of operators on {target} against their time, which is logarithmic."
     datasets = {"marks": data.marks, "levels": levels}
-    return figure(chart, 300, f"{target}: power against time", label, datasets), data.note
-
-
-def spans(frame: pd.DataFrame, mean_power_w: float) -> list[dict[str, Any]]:
-    """For the operators with most tuples: quantiles of energy / (time x mean power)."""
-    rows = frame[frame["energy_j"].notna()]
-    ratio = rows["energy_j"] / (rows["time_s"] * mean_power_w)
-    found = []
-    for name in rows["name"].value_counts().index[:_MAX_OPERATORS]:
-        values = ratio[rows["name"] == name]
-        quantiles = values.quantile([0.05, 0.25, 0.5, 0.75, 0.95]).tolist()
-        names = ("low", "quarter", "median", "three_quarters", "high")
-        spread = dict(zip(names, quantiles, strict=True))
-        found.append({"name": name, "operators": len(values), **spread})
-    return sorted(found, key=lambda row: row["median"])
-
-
-def unexplained(values: Sequence[dict[str, Any]], target: str) -> Figure:
-    """Energy by operator, in units of time x mean power."""
-    base = alt.Chart(alt.NamedData("spans")).encode(y=alt.Y("name:N", sort=None, title=None))
-    title = "energy / (time x mean power)"
-    axis = alt.Axis(title=title, format=".2~f", orient="top", tickCount=6)
-    scale = alt.Scale(zero=False, padding=10)
-    tooltip: list[Any] = ["name:N", "operators:Q"]
-    tooltip += [alt.Tooltip(f"{name}:Q", format=".3f") for name in ("low", "median", "high")]
-    whole = base.mark_rule(strokeWidth=1.5, color=PALETTE[0]).encode(
-        x=alt.X("low:Q", axis=axis, scale=scale), x2="high:Q", tooltip=tooltip
-    )
-    half = base.mark_bar(height=9, color=PALETTE[0]).encode(
-        x="quarter:Q", x2="three_quarters:Q", tooltip=tooltip
-    )
-    middle = base.mark_tick(color=INK, thickness=3, height=15).encode(x="median:Q")
-    one = alt.Chart(alt.NamedData("one")).mark_rule(strokeDash=[5, 3]).encode(x="at:Q")
-    chart = alt.layer(one, whole, half, middle)
-    title = f"{target}: energy that time does not explain"
-    label = f"Energy of each operator on {target} in units of its time times mean power."
-    datasets = {"spans": values, "one": [{"at": 1}]}
-    return figure(chart, 24 * len(values), title, label, datasets)
+    columns = {"x": "time_s", "y": "power_w", "hollow": "launch_bound"}
+    return figure(chart, 300, f"{target}: power against time", label, datasets, columns), data.note

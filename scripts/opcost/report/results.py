@@ -40,6 +40,14 @@ RAW = ("block_time_s", "block_undisturbed", "power_sample_w", "power_sample_time
 """Columns that hold many values in each row."""
 
 
+def binary(size: int) -> str:
+    """Bytes as people read them: 1.5 MiB."""
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= scale:
+            return f"{size / scale:.4g} {unit}"
+    return f"{size} B"
+
+
 @dataclass(frozen=True)
 class Results:
     """The rows of a study's final files."""
@@ -146,7 +154,7 @@ class Results:
 
 
 def _dtype(operator: OperatorTuple) -> str | None:
-    """That of the first tensor argument, to which operators promote the others."""
+    """The dtype of the first tensor argument, to which operators promote the others."""
     return next((spec.dtype for _, spec in operator.tensors), None)
 
 

@@ -26,62 +26,26 @@ _EVICTED = 2.0  # last-level caches: data that rotate through more come from mem
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The highest bytes/s of operators whose data come from `source`, who reached it, and the
-    FLOP per byte at which it meets the arithmetic ceiling.
+    """The highest bytes/s of operators whose data come from `source`, and the FLOP per byte at
+    which it meets the arithmetic ceiling.
     """
 
     source: str
     bytes_per_s: float
-    widest: str
     ridge: float
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """Observed ceilings of a target, who reached them, and how many operators lie where.
+    """Observed ceilings of a target: arithmetic has one for each dtype, memory and the cache have
+    one each, the higher first.
 
-    Arithmetic has a ceiling for each type of numbers; memory and the cache have one each, the
-    higher first. `left` operators are left of all ridges, `between` of one of two, `right` of none.
-    `without_flops` operators have none, or none that are known: they are in no chart, and can be
-    nothing but bound by memory or launching.
+    `without_flops` operators have none, or none that are known, and are in no chart.
     """
 
     flops_per_s: float
-    fastest: str
     ceilings: tuple[Ceiling, ...]
-    left: int
-    between: int
-    right: int
-    launch_bound: int
     without_flops: int
-
-    @property
-    def sentences(self) -> str:
-        """The content of the chart in words."""
-        maxima = [f"{scaled(self.flops_per_s, 'FLOP/s')} ({self.fastest})"]
-        maxima += [
-            f"{scaled(each.bytes_per_s, 'B/s')} from {each.source} ({each.widest})"
-            for each in self.ceilings
-        ]
-        ridges = " and ".join(
-            f"at {each.ridge:.3g} FLOP per byte ({each.source})" for each in self.ceilings
-        )
-        text = (
-            f"Observed maxima: {', '.join(maxima)}. Ceilings meet {ridges}. {self.left:,} "
-            f"operators are left of that, limited by memory or cache, and {self.right:,} right of "
-            "it, limited by arithmetic."
-        )
-        if len(self.ceilings) > 1:
-            text += f" {self.between:,} between the two are limited by memory if their data come"
-            text += " from there."
-        if self.launch_bound:
-            text += f" {self.launch_bound:,} are launch-bound."
-        if self.without_flops:
-            text += (
-                f" {self.without_flops:,} without counted FLOPs (such as activations and "
-                "normalisations) are not in the chart."
-            )
-        return text
 
 
 def dtypes(frame: pd.DataFrame) -> list[str]:
@@ -91,24 +55,10 @@ def dtypes(frame: pd.DataFrame) -> list[str]:
 
 def roofline(frame: pd.DataFrame, dtype: str) -> Roofline:
     """Of the measured operators of one target, those that compute in one of its `dtypes`."""
-    everyone = frame
-    frame = frame[frame["dtype"] == dtype]
-    placed = frame[frame["flops_per_byte"].notna()]
-    fastest = frame.nlargest(1, "flops_per_s").iloc[0]
-    ceilings = _ceilings(everyone, float(fastest["flops_per_s"]))
-    ridges = [each.ridge for each in ceilings]
-    left = int((placed["flops_per_byte"] < min(ridges)).sum())
-    right = int((placed["flops_per_byte"] >= max(ridges)).sum())
-    return Roofline(
-        float(fastest["flops_per_s"]),
-        fastest["description"],
-        ceilings,
-        left,
-        len(placed) - left - right,
-        right,
-        int(launch_bound(placed).sum()),
-        len(frame) - len(placed),
-    )
+    rows = frame[frame["dtype"] == dtype]
+    flops_per_s = float(rows["flops_per_s"].max())
+    without_flops = int(rows["flops_per_byte"].isna().sum())
+    return Roofline(flops_per_s, _ceilings(frame, flops_per_s), without_flops)
 
 
 def sources(frame: pd.DataFrame) -> pd.Series:
@@ -128,23 +78,15 @@ def sources(frame: pd.DataFrame) -> pd.Series:
 
 def _ceilings(frame: pd.DataFrame, flops_per_s: float) -> tuple[Ceiling, ...]:
     """Of the cache, if higher than memory's, and of memory; or one of either, if unknown."""
-    where = sources(frame)
-    found = {
-        source: frame[where == source].nlargest(1, "bytes_per_s") for source in (CACHE, MEMORY)
-    }
-    widest = {source: rows.iloc[0] for source, rows in found.items() if len(rows)}
-    if len(widest) == 2 and widest[CACHE]["bytes_per_s"] <= widest[MEMORY]["bytes_per_s"]:
-        del widest[CACHE]
-    if MEMORY not in widest:
-        widest = {ANYWHERE: frame.nlargest(1, "bytes_per_s").iloc[0]}
+    highest = frame["bytes_per_s"].groupby(sources(frame)).max().dropna().to_dict()
+    found = {source: highest[source] for source in (CACHE, MEMORY) if source in highest}
+    if len(found) == 2 and found[CACHE] <= found[MEMORY]:
+        del found[CACHE]
+    if MEMORY not in found:
+        found = {ANYWHERE: frame["bytes_per_s"].max()}
     return tuple(
-        Ceiling(
-            source,
-            float(row["bytes_per_s"]),
-            row["description"],
-            flops_per_s / float(row["bytes_per_s"]),
-        )
-        for source, row in widest.items()
+        Ceiling(source, float(bytes_per_s), flops_per_s / float(bytes_per_s))
+        for source, bytes_per_s in found.items()
     )
 
 
@@ -153,8 +95,8 @@ def launch_bound(frame: pd.DataFrame) -> pd.Series:
     return frame["flags"].map(lambda flags: flags is not None and LAUNCH_BOUND in flags)
 
 
-def drawn(results: Results, target: str, named: Colours) -> list[tuple[Roofline, Figure, str]]:
-    """For each type of numbers, the ceilings, the chart, and what its marks are."""
+def drawn(results: Results, target: str, named: Colours) -> list[tuple[Figure, str]]:
+    """For each dtype, the chart, and what its marks are."""
     frame = results.measured(target)
     found = dtypes(frame)
     return [
@@ -163,13 +105,11 @@ def drawn(results: Results, target: str, named: Colours) -> list[tuple[Roofline,
     ]
 
 
-def _drawn(
-    frame: pd.DataFrame, dtype: str, name: str, named: Colours
-) -> tuple[Roofline, Figure, str]:
+def _drawn(frame: pd.DataFrame, dtype: str, name: str, named: Colours) -> tuple[Figure, str]:
     roof = roofline(frame, dtype)
     frame = frame[frame["dtype"] == dtype]
     data = scatter(frame, "flops_per_byte", "flops_per_s", launch_bound(frame), named)
-    lines, names = _lines(roof, [mark["x"] for mark in data.marks])
+    lines = _lines(roof, [mark["x"] for mark in data.marks])
     across, across_ticks = decades([point["x"] for point in lines])
     up, up_ticks = decades([*(mark["y"] for mark in data.marks), roof.flops_per_s * 1.6])
     x = alt.X(
@@ -183,36 +123,39 @@ def _drawn(
     points = layer(data, x, y, tooltip, named)
     chart = alt.layer(*_drawn_ceilings(), points)
     label = f"Roofline of {name}: FLOP/s of operators against FLOP per byte, logarithmic."
-    datasets = {"marks": data.marks, "ceilings": lines, "names": names}
-    return roof, figure(chart, 320, f"{name}: roofline", label, datasets), data.note
+    datasets = {"marks": data.marks, "ceilings": lines}
+    columns = {"x": "flops_per_byte", "y": "flops_per_s", "hollow": "launch_bound"}
+    note = data.note
+    if roof.without_flops:
+        note += f" {roof.without_flops:,} without counted FLOPs (such as activations) have none."
+    return figure(chart, 320, f"{name}: roofline", label, datasets, columns), note
 
 
-def _lines(
-    roof: Roofline, intensities: list[float]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The ends of each ceiling, somewhat wider than the operators under it, and its name there."""
+def _lines(roof: Roofline, intensities: list[float]) -> list[dict[str, Any]]:
+    """The points of each ceiling, somewhat wider than the operators under it; its name, `text`, is
+    at one of them.
+    """
     ridges = [each.ridge for each in roof.ceilings]
     left, right = min([*ridges, *intensities]) / 4, max([*ridges, *intensities]) * 2
-    flat = [{"line": "", "x": x, "y": roof.flops_per_s} for x in (min(ridges), right)]
-    names = [{**flat[1], "text": scaled(roof.flops_per_s, "FLOP/s")}]
-    lines = list(flat)
+    flat = {"line": "arithmetic", "y": roof.flops_per_s}
+    text = scaled(roof.flops_per_s, "FLOP/s")
+    lines = [{**flat, "x": min(ridges)}, {**flat, "x": right, "text": text}]
     for each in roof.ceilings:
         along = 0.3 if each.source == CACHE else 0.8
         xs = (left, left ** (1 - along) * each.ridge**along, each.ridge)
         ends = [{"line": each.source, "x": x, "y": x * each.bytes_per_s} for x in xs]
+        ends[1]["text"] = f"{each.source}: {scaled(each.bytes_per_s, 'B/s')}"
         lines += ends
-        names.append({**ends[1], "text": f"{each.source}: {scaled(each.bytes_per_s, 'B/s')}"})
-    return lines, names
+    return lines
 
 
 def _drawn_ceilings() -> list[alt.Chart]:
-    lines = alt.Chart(alt.NamedData("ceilings")).mark_line(
-        color=INK, strokeWidth=1.5, strokeDash=[5, 3], clip=True
-    )
-    base = alt.Chart(alt.NamedData("names")).encode(x="x:Q", y="y:Q", text="text:N")
+    base = alt.Chart(alt.NamedData("ceilings")).encode(x="x:Q", y="y:Q")
+    lines = base.mark_line(color=INK, strokeWidth=1.5, strokeDash=[5, 3], clip=True)
     right = f"datum.line === '{CACHE}'"  # between the lines, where a phone has room
-    names = [
-        base.mark_text(align="right", dx=-6, dy=-8, fontSize=11).transform_filter(f"!({right})"),
-        base.mark_text(align="left", dx=8, dy=8, fontSize=11).transform_filter(right),
+    named = base.transform_filter("datum.text").encode(text="text:N")
+    return [
+        lines.encode(detail="line:N"),
+        named.mark_text(align="right", dx=-6, dy=-8, fontSize=11).transform_filter(f"!({right})"),
+        named.mark_text(align="left", dx=8, dy=8, fontSize=11).transform_filter(right),
     ]
-    return [lines.encode(x="x:Q", y="y:Q", detail="line:N"), *names]

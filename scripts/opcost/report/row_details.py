@@ -1,4 +1,4 @@
-"""A row's details: its raw values and all other columns.
+"""A row's details: its raw values, all other columns, and the charts of raw values.
 
 Raw values are deviations from the row's result in steps of 0.01 %. For a large database they are
 evenly subsampled to keep the page small. The database holds all of them.
@@ -8,18 +8,21 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from opcost.report.colours import PALETTE
 from opcost.report.operator_table import significant
-from opcost.report.results import RAW
+from opcost.report.results import RAW, binary
+from opcost.report.theme import INK, figure, series_scale, si_axis
 
 CHUNK = 250
 """Rows that are unpacked together."""
 STEP = 1e-4
 """Raw values are whole multiples of it, relative to the row's result."""
-_MAX_VALUES = 3_000_000  # on a page: batches, and as many power samples
+_MAX_VALUES = 3_000_000  # on a page: blocks of iterations, and as many power samples
 _MIN_VALUES = 24
 _DIGITS = 5
 _IN_TABLE = ("target", "operator", "description", "status", "flags")
@@ -27,9 +30,9 @@ _AS_JSON = ("conditions_json",)
 
 
 def chunks(database: pa.Table) -> list[dict[str, Any]]:
-    """Of each `CHUNK` rows, in order: `columns` that vary, `batches` and `power`.
+    """Of each `CHUNK` rows, in order: `columns` that vary, `blocks` and `power`.
 
-    A row's `batches` are None, or `count` (of all), `values` (deviations from `time_s` in `STEP`)
+    A row's `blocks` are None, or `count` (of all), `values` (deviations from `time_s` in `STEP`)
     and `disturbed` (positions among the values); its `power`, `count`, `values` (from `power_w`)
     and `gaps_ms` (milliseconds since the value before).
     """
@@ -49,7 +52,7 @@ def common(database: pa.Table) -> dict[str, dict[str, Any]]:
     targets = database["target"].to_pylist()
     for target in dict.fromkeys(targets):
         first = database.slice(targets.index(target), 1)
-        values = {name: _plain(first[name])[0] for name in names}
+        values = {name: _plain(name, first[name])[0] for name in names}
         found[target] = {name: value for name, value in values.items() if value is not None}
     return found
 
@@ -74,16 +77,16 @@ def _varying(database: pa.Table) -> list[str]:
 
 def _chunk(rows: pa.Table, varying: Sequence[str], most: int) -> dict[str, Any]:
     raw = {name: rows[name].to_pylist() for name in (*RAW, "time_s", "power_w")}
-    batches = zip(raw["block_time_s"], raw["block_undisturbed"], raw["time_s"], strict=True)
+    blocks = zip(raw["block_time_s"], raw["block_undisturbed"], raw["time_s"], strict=True)
     samples = zip(raw["power_sample_w"], raw["power_sample_time_s"], raw["power_w"], strict=True)
     return {
-        "columns": {name: _plain(rows[name]) for name in varying},
-        "batches": [_batches(*row, most) for row in batches],
+        "columns": {name: _plain(name, rows[name]) for name in varying},
+        "blocks": [_blocks(*row, most) for row in blocks],
         "power": [_power(*row, most) for row in samples],
     }
 
 
-def _batches(
+def _blocks(
     times_s: list[float] | None, undisturbed: list[bool] | None, time_s: float | None, most: int
 ) -> dict[str, Any] | None:
     if not times_s or not time_s:
@@ -120,9 +123,12 @@ def _deviations(values: np.ndarray, result: float) -> list[int]:
     return np.rint((values / result - 1) / STEP).astype(int).tolist()
 
 
-def _plain(column: pa.ChunkedArray) -> list[Any]:
+def _plain(name: str, column: pa.ChunkedArray) -> list[Any]:
     """A column's values as JSON data that people can read."""
-    return [_shown(value) for value in column.to_pylist()]
+    values = column.to_pylist()
+    if name.endswith("bytes"):
+        return [value if value is None else binary(value) for value in values]
+    return [_shown(value) for value in values]
 
 
 def _shown(value: Any) -> Any:
@@ -136,4 +142,43 @@ def _shown(value: Any) -> Any:
 
 
 def _item(item: Any) -> str:
-    return ": ".join(map(str, item)) if isinstance(item, tuple) else str(item)
+    return ": ".join(map(str, item)) if isinstance(item, tuple) else str(_shown(item))
+
+
+def raw_charts() -> dict[str, dict[str, Any]]:
+    """The charts of blocks of iterations and of power; the page's script inserts a row's values.
+
+    Of data named `values` (`block`, `time_s`, `kind`; or `after_s`, `power_w`) and `result`
+    (`value`, `low`, `high`), around which they are drawn.
+    """
+    base = alt.Chart(alt.NamedData("values"))
+    kinds, legend = ["counted", "disturbed"], alt.Legend(title=None)
+    colour = series_scale(kinds, [PALETTE[0], PALETTE[5]])
+    blocks = base.mark_point(filled=True, size=28, opacity=0.85).encode(
+        x=alt.X("block:Q", axis=alt.Axis(title="block of iterations", tickMinStep=1, grid=False)),
+        y=_result_axis("time_s", "time of an iteration", "s"),
+        color=alt.Color("kind:N", scale=colour, legend=legend),
+        shape=alt.Shape("kind:N", scale=series_scale(kinds, ["circle", "cross"]), legend=legend),
+        tooltip=["block:Q", alt.Tooltip("time_s:Q", format=".5~s"), "kind:N"],
+    )
+    power = base.mark_point(filled=True, size=28, opacity=0.85, color=PALETTE[2]).encode(
+        x=alt.X("after_s:Q", axis=si_axis("since the window began", "s", grid=False)),
+        y=_result_axis("power_w", "power", "W"),
+        tooltip=[alt.Tooltip("after_s:Q", format=".3f"), alt.Tooltip("power_w:Q", format=".5~s")],
+    )
+    labels = {"blocks": "Time of each block of iterations", "power": "Power at each refresh"}
+    return {
+        name: figure(alt.layer(*_result(), points), 150, "", labels[name], {}).spec
+        for name, points in (("blocks", blocks), ("power", power))
+    }
+
+
+def _result() -> list[alt.Chart]:
+    base = alt.Chart(alt.NamedData("result"))
+    band = base.mark_rect(opacity=0.15, color=INK).encode(y="low:Q", y2="high:Q")
+    return [band, base.mark_rule(color=INK, strokeDash=[5, 3]).encode(y="value:Q")]
+
+
+def _result_axis(field: str, title: str, unit: str) -> alt.Y:
+    axis = si_axis(title, unit, tickCount=4)
+    return alt.Y(f"{field}:Q", axis=axis, scale=alt.Scale(zero=False))

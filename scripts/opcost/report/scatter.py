@@ -31,7 +31,7 @@ class Scatter:
     def note(self) -> str:
         """What a reader must know of the marks."""
         if self.grid is None:
-            return "Each mark is an operator tuple."
+            return "Each mark is an operator."
         return (
             "Too many operators to draw each: a mark is one of those in its cell of a grid of "
             f"{self.grid} x {self.grid}, and larger for more of them."
@@ -61,11 +61,12 @@ def scatter(frame: pd.DataFrame, x: str, y: str, hollow: pd.Series, named: Colou
 
 
 def layer(data: Scatter, x: alt.X, y: alt.Y, tooltip: list[Any], named: Colours) -> alt.Chart:
-    """Of data named `marks`: colour and shape tell the operator."""
+    """Of data named `marks`: colour and shape are those of the operator."""
     legend = alt.Legend(title=None)
     scale = alt.Scale(domain=data.names, range=[named.of(name) for name in data.names])
-    order = [*named.names, OTHERS]
-    shapes = alt.Scale(domain=data.names, range=[SHAPES[order.index(name)] for name in data.names])
+    shapes = alt.Scale(
+        domain=data.names, range=[SHAPES[named.places.get(name, -1)] for name in data.names]
+    )
     size = (
         alt.value(40)
         if data.grid is None

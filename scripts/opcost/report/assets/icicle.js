@@ -1,7 +1,8 @@
-// The module tree as an icicle: as wide as its cost, in the order of execution, deeper downwards.
+// The module tree as an icicle: as wide as its cost, in the order of the calls, deeper downwards.
 
 const NARROW = 0.002; // of the width: what is narrower is not drawn
 const LEGIBLE = 20; // pixels that a name needs
+const LETTER = 7; // pixels
 
 function treeOf({ model, modules, totals }, quantity) {
   const made = (name, parent) => {
@@ -42,18 +43,22 @@ function si(value, unit) {
 }
 
 // Draw `root` into `place`, and call `say` with each node that is pointed to, focused or enlarged.
-function icicle(place, root, say) {
+function icicle(place, root, unit, say) {
   const buttons = new Map();
 
   function add(node, left, width) {
     const [colour, ink] = details.colours[node.operator] ?? details.colours["other operators"];
-    const button = element("button", `${node.name} ${node.kind ?? ""}`);
+    const name = [node.name, node.kind].filter(Boolean).join(" ");
+    const cost = si(node.cost, unit);
+    const room = width * place.clientWidth;
+    const button = element("button", name);
+    if (room > LETTER * (name.length + cost.length + 4)) button.append(element("small", cost));
     button.type = "button";
     button.role = "treeitem";
     button.tabIndex = -1;
-    button.classList.toggle("narrow", width * place.clientWidth < LEGIBLE);
+    button.classList.toggle("narrow", room < LEGIBLE);
     button.setAttribute("aria-level", node.depth + 1);
-    button.setAttribute("aria-label", `${node.path || node.name}, ${share(node.cost, root.total)}`);
+    button.setAttribute("aria-label", `${node.path || node.name}, ${cost}, ${share(node.cost, root.total)}`);
     Object.assign(button.style, { left: `${100 * left}%`, width: `${100 * width}%`, top: `${1.7 * node.depth}rem` });
     if (!node.inside.size && node.parent) Object.assign(button.style, { background: colour, color: ink });
     button.onclick = () => enlarge(node, true);

@@ -25,8 +25,26 @@ function element(name, content = "", className = "") {
   return made;
 }
 
-const draw = (place, spec) =>
-  vegaEmbed(place, spec, { renderer: "svg", actions: false, tooltip: { theme: "page" } });
+// Drawn again, as a legend that needs a further line in the final width would be cut off.
+async function draw(place, spec) {
+  const drawn = await vegaEmbed(place, spec, { renderer: "svg", actions: false, tooltip: { theme: "page" } });
+  if (place.querySelector(".role-legend")) await drawn.view.resize().runAsync();
+  return drawn;
+}
+
+// A link to the data of a chart, as CSV: the rows of all its datasets, with the union of columns.
+function csvLink(title, datasets, names = {}) {
+  const rows = Object.values(datasets).flat();
+  const columns = [...new Set(rows.flatMap(Object.keys))].filter((column) => names[column] !== null);
+  const cell = (value) => (/[",\n]/.test(value ?? "") ? `"${String(value).replaceAll('"', '""')}"` : (value ?? ""));
+  const lines = rows.map((row) => columns.map((column) => cell(row[column])));
+  const csv = [columns.map((column) => cell(names[column] ?? column)), ...lines].join("\n");
+  const link = element("a", "CSV", "csv");
+  link.download = `${title.toLowerCase().replace(/[^a-z0-9]+/g, "_")}.csv`;
+  link.setAttribute("aria-label", `${title}, as CSV`);
+  link.href = URL.createObjectURL(new Blob([`${csv}\n`], { type: "text/csv" }));
+  return link;
+}
 
 // Charts that can show shares do so, or not, all together.
 
@@ -40,8 +58,9 @@ async function drawAll() {
   await library("vega");
   for (const place of document.querySelectorAll(".chart")) {
     const figure = place.closest("figure");
-    const packed = figure.querySelector("script");
-    const { spec, view } = await draw(place, JSON.parse(await unpacked(packed)));
+    const chart = JSON.parse(await unpacked(figure.querySelector("script")));
+    figure.append(csvLink(figure.querySelector("h4").textContent, chart.datasets, chart.usermeta.columns));
+    const { spec, view } = await draw(place, chart);
     if (spec.params?.some(({ name }) => name === "shares")) views.push(view);
   }
 }
@@ -69,15 +88,15 @@ function shownOf(raw, what) {
 
 const value = (result, deviation) => result * (1 + deviation * details.step);
 
-function batchChart(raw, middle) {
+function blockChart(raw, middle) {
   const stride = raw.values.length > 1 ? (raw.count - 1) / (raw.values.length - 1) : 1;
   const disturbed = new Set(raw.disturbed);
   const values = raw.values.map((deviation, index) => ({
-    batch: Math.round(index * stride) + 1,
+    block: Math.round(index * stride) + 1,
     time_s: value(middle[0].value, deviation),
     kind: disturbed.has(index) ? "disturbed" : "counted",
   }));
-  return [details.charts.batches, { values, result: middle }, shownOf(raw, "batches")];
+  return [details.charts.blocks, { values, result: middle }, shownOf(raw, "blocks of iterations")];
 }
 
 function powerChart(raw, middle) {
@@ -89,9 +108,10 @@ function powerChart(raw, middle) {
   return [details.charts.power, { values, result: middle }, shownOf(raw, "refreshes")];
 }
 
-function list(title, pairs) {
-  const part = element("div");
-  part.append(element("h4", title));
+function list(title, pairs, open) {
+  const part = element("details");
+  part.open = open;
+  part.append(element("summary", title));
   const found = element("dl");
   for (const [name, shown] of pairs) {
     const term = element("dt", name);
@@ -116,26 +136,27 @@ async function fillDetails(place, row, cells) {
   const chunk = await chunkOf(row);
   const at = row % details.chunk;
   const target = cells.target ?? Object.keys(details.common)[0];
-  place.append(element("h4", cells["operator tuple"]), flagList(cells.flags));
+  place.append(element("h4", cells["operator and shapes"]), flagList(cells.flags));
   const charts = element("div", "", "grid");
   place.append(charts);
   const known = Object.entries(chunk.columns).filter(([, values]) => values[at] !== null);
   const lists = element("div", "", "grid");
   lists.append(
-    list("This measurement", known.map(([name, values]) => [name, values[at]])),
-    list(`All measurements on ${target}`, Object.entries(details.common[target])),
+    list("This measurement", known.map(([name, values]) => [name, values[at]]), true),
+    list(`All measurements on ${target}`, Object.entries(details.common[target]), false),
   );
   place.append(lists);
   const drawn = [];
-  const batches = chunk.batches[at];
+  const blocks = chunk.blocks[at];
   const power = chunk.power[at];
-  if (batches) drawn.push(batchChart(batches, result(chunk.columns, at, "time")));
+  if (blocks) drawn.push(blockChart(blocks, result(chunk.columns, at, "time")));
   if (power) drawn.push(powerChart(power, result(chunk.columns, at, "power")));
   if (!drawn.length) charts.append(element("p", "There are no raw values."));
   for (const [spec, datasets, note] of drawn) {
     const figure = element("figure");
     const chart = element("div", "", "chart");
-    figure.append(chart, element("figcaption", note));
+    const title = `${cells["operator and shapes"]} ${spec.description}`;
+    figure.append(chart, element("figcaption", note), csvLink(title, { values: datasets.values }));
     charts.append(figure);
     await draw(chart, { ...spec, datasets });
   }
@@ -166,7 +187,10 @@ function modules(content, trees, show) {
   const drawn = () => {
     const tree = trees[model.value];
     const number = Math.min(Number(quantity?.value ?? 0), tree.modules[0][3].length - 1);
-    icicle(place, treeOf(tree, number), say);
+    icicle(place, treeOf(tree, number), number ? "J" : "s", say);
+    const rows = tree.modules.map(([module, type, calls, [time_s, energy_j], costliest]) => ({ module, class: type, calls, time_s, energy_j, costliest }));
+    place.parentElement.querySelector("a")?.remove();
+    place.after(csvLink(`Modules of ${tree.model} on ${tree.target}`, { rows }));
   };
   for (const control of [model, quantity]) control?.addEventListener("change", drawn);
   drawn();
@@ -179,17 +203,20 @@ function modules(content, trees, show) {
   }
 }
 
-function longTables(DataTable) {
-  for (const table of document.querySelectorAll("table.long")) {
-    const pageLength = Number(table.dataset.pageLength ?? 15);
-    new DataTable(table, {
-      pageLength,
-      lengthMenu: [pageLength, 50, 200],
-      order: [],
-      autoWidth: false,
-      layout: { topStart: null, topEnd: null, bottomStart: "info", bottomEnd: "paging" },
-    });
-  }
+function modelTable(DataTable) {
+  const table = document.querySelector(".cards-table");
+  if (!table) return;
+  const long = table.tBodies[0].rows.length > 10;
+  const choices = [...table.tHead.rows[0].cells].flatMap((cell, at) => (cell.classList.contains("choice") ? [at] : []));
+  new DataTable(table, {
+    pageLength: 10,
+    lengthMenu: [10, 50, 200],
+    order: [],
+    autoWidth: false,
+    columnDefs: [{ targets: choices, columnControl: [["searchList"]] }],
+    layout: { topStart: long ? "search" : null, topEnd: null, bottomStart: long ? "info" : null, bottomEnd: long ? "paging" : null },
+    language: { search: "Search: ", info: "_START_ to _END_ of _TOTAL_", columnControl: { dropdown: "Filter" } },
+  });
 }
 
 async function tabulate() {
@@ -197,7 +224,7 @@ async function tabulate() {
   const table = operatorTable(DataTable, content);
   const show = (chosen) => choose(table, content, chosen);
   document.querySelector("#chosen button").addEventListener("click", () => show(null));
-  longTables(DataTable);
+  modelTable(DataTable);
   const trees = await data("icicles");
   if (trees.length) modules(content, trees, show);
 }
