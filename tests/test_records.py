@@ -26,6 +26,7 @@ from opcost.rows.versions import Change
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 
+from tests.comparisons import as_version_1
 from tests.stations import station_of
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -301,23 +302,6 @@ ROWS_OF_RUNS = {
     "run_time_s": [1e-3, 2e-3],
     "run_power_error": [0.1, None],
 }
-
-
-def as_version_1(path):
-    """Rewrite a file as schema version 1 would have written it, from what changed since."""
-    table = pq.read_table(path)
-    metadata = table.schema.metadata
-    record = metadata[b"opcost.record"].decode()
-    for number in sorted(versions.CHANGES, reverse=True):
-        change = versions.CHANGES[number].get(record, Change())
-        former = {now: then for then, now in change.renamed.items()}
-        table = table.drop_columns([*change.added])
-        table = table.rename_columns([former.get(name, name) for name in table.column_names])
-        for name in change.removed:
-            table = table.append_column(name, pa.array(["removed"] * len(table)))
-    table = table.replace_schema_metadata(metadata | {b"opcost.schema_version": b"1"})
-    pq.write_table(table, path)
-    return table
 
 
 @pytest.mark.parametrize("schema", [schemas.DATABASE, schemas.MERGED])

@@ -14,6 +14,7 @@ import yaml
 from opcost.difference.databases import compare_databases
 
 from tests.checkout import MEASUREMENTS, configure, edit, stamps
+from tests.comparisons import as_version_1
 
 TABLES = ["compare", "database", "report"]
 
@@ -197,7 +198,7 @@ def test_results_of_the_former_layout_are_moved_by_the_command_that_a_run_names(
     for path in (*results.glob("tuples/*.pkl"), *results.glob("local/models/*.parquet")):
         path.rename(path.with_stem(path.stem.rpartition("-")[0]))
     for path in folder.glob("*.parquet"):
-        table = pq.read_table(path)
+        table = as_version_1(path)
         version = {b"opcost.schema_version": b"14"}
         pq.write_table(table.replace_schema_metadata(table.schema.metadata | version), path)
     shutil.rmtree(results / "studies")
