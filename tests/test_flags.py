@@ -11,7 +11,6 @@ from tests.documents import ROOT
 PACKAGE = ROOT / "scripts/opcost"
 REGISTRY = PACKAGE / "rows/flags.py"
 OTHER_WORDS = {
-    ("disturbed", "report/raw_charts.py"),
     ("disturbed", "report/row_details.py"),
     ("imported", "databases/merging.py"),
     ("imported", "imports/importer.py"),

@@ -216,8 +216,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -
 
 def fitted(cells: Sequence[Mapping[str, str]], droppable: Iterable[str], left: int) -> list[str]:
     """Lines of a table, title -> text in each row, without the first `droppable` titles as far as
-    it would otherwise be wider than `WIDTH`, and with shorter texts if that is not enough. The
-    first `left` titles are aligned left.
+    it would otherwise be wider than `WIDTH`. The first `left` titles are aligned left, and their
+    texts cut if that is not enough.
     """
     titles = list(cells[0])
     for title in ("", *droppable):
@@ -226,9 +226,9 @@ def fitted(cells: Sequence[Mapping[str, str]], droppable: Iterable[str], left: i
         lines = table(titles, [[row[each] for each in titles] for row in cells], left)
         if max(map(len, lines)) <= WIDTH:
             return lines
-    return table(
-        titles, [[shortened(row[each], _NARROW) for each in titles] for row in cells], left
-    )
+    short = [[shortened(row[each], _NARROW) for each in titles[:left]] for row in cells]
+    rest = [[row[each] for each in titles[left:]] for row in cells]
+    return table(titles, [[*a, *b] for a, b in zip(short, rest, strict=True)], left)
 
 
 def wrapped(notes: Iterable[str], indent: str = "") -> list[str]:

@@ -96,5 +96,5 @@ def against_time(
     chart = alt.layer(rules, layer(data, x, y, tooltip, named), names)
     label = f"Power of operators on {target} against their time, which is logarithmic."
     datasets = {"marks": data.marks, "levels": levels}
-    columns = {"x": "time_s", "y": "power_w", "hollow": "launch_bound"}
+    columns = {"x": "time_s", "y": "power_w", "hollow": LAUNCH_BOUND}
     return figure(chart, 300, f"{target}: power against time", label, datasets, columns), data.note

@@ -124,7 +124,7 @@ def _drawn(frame: pd.DataFrame, dtype: str, name: str, named: Colours) -> tuple[
     chart = alt.layer(*_drawn_ceilings(), points)
     label = f"Roofline of {name}: FLOP/s of operators against FLOP per byte, logarithmic."
     datasets = {"marks": data.marks, "ceilings": lines}
-    columns = {"x": "flops_per_byte", "y": "flops_per_s", "hollow": "launch_bound"}
+    columns = {"x": "flops_per_byte", "y": "flops_per_s", "hollow": LAUNCH_BOUND}
     note = data.note
     if roof.without_flops:
         note += f" {roof.without_flops:,} without counted FLOPs (such as activations) have none."
