@@ -87,6 +87,13 @@ class Explanation:
         return bool(rows) and not recorded and not comparability.host_sets_pace(rows[0])
 
     @property
+    def lacks_tf32(self) -> bool:
+        """Whether a GPU computed float32 without TF32."""
+        rows, precision = self.estimate.rows, self.estimate.model.precision
+        on_gpu = bool(rows) and not comparability.host_sets_pace(rows[0])
+        return on_gpu and precision == "float32" and rows[0]["tf32"] is False
+
+    @property
     def has_data(self) -> bool:
         """Whether any of the tuples is in the database; a model may have none."""
         return not self.estimate.terms or any(term.row for term in self.estimate.terms)

@@ -45,15 +45,19 @@ _DIFFERENCES = 2
 _SIDE_BY_SIDE = 3
 _MISSING = 3
 _ESTIMATE = (
-    "estimate: from isolated operators, not measured end to end. ± (95 %) holds the model error."
+    "estimate: from isolated operators. ± (95 %) includes how far estimates of other models are "
+    "off."
 )
 _ESTIMATE_ALONE = (
-    "estimate: from isolated operators, not measured end to end. ± (95 %) lacks the model error, "
-    "which is unknown there."
+    "estimate: from isolated operators. ± (95 %) lacks the model error: how far such estimates are "
+    "off is unknown there."
 )
 _SEVERAL_PROTOCOLS = (
     "protocol: the version of the measurement protocol. Costs of different versions may differ on "
     "one device, too: CHANGELOG.md says by what."
+)
+_NO_TF32 = (
+    "Measured without TF32, which PyTorch uses in convolutions on a GPU unless told otherwise."
 )
 _UNVERIFIED = "Calls were extracted on a processor: on a GPU, a few may differ."
 
@@ -87,16 +91,17 @@ def as_text(
         parts += _modules(Explanation(Path(), "", None, unmeasured), top, depth)
     if phases := [line for each in measured for line in _phases(each, len(measured) > 1)]:
         parts.append("\n".join(phases))
-    parts.append("\n".join(_notes(known)))
+    notes = _notes(known)
     if details:
-        parts += [_details(model, each) for each in known]
+        parts += ["\n".join(notes), *(_details(model, each) for each in known)]
+        notes = []
     last = [*no_data(explanations)]
     here = [each for each in explanations if each.database.resolve() == DATABASE.resolve()]
     if any(each.missing for each in here or explanations) or not explanations:
         last.append(_remedy(model.definition, name))
     if known and not details:
         last.append("More with --details: flags, run-to-run variation, what ± holds.")
-    parts.append("\n".join(last))
+    parts.append("\n".join([*notes, *last]))
     return with_meaning_of_noise("\n\n".join(filter(None, parts)))
 
 
@@ -266,7 +271,7 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
     if any(row[ENERGY.of("estimate").value] for row in rows):
         gain = max(row["energy_gain_uncertainty"] or 0.0 for row in rows)
         notes += (
-            [f"Calibration of the power sensor: ±{gain:.0%} of all joules, not in ±."]
+            [f"The gain of the power sensor may be off by {gain:.0%}, which ± does not include."]
             if gain
             else []
         )
@@ -274,6 +279,7 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
         notes.append(f"No energy: {next(filter(None, reasons))}.")
     notes += _ratio(known) if len(known) == 2 else []
     notes += [_UNVERIFIED] if any(each.calls_unverified for each in known) else []
+    notes += [_NO_TF32] if any(each.lacks_tf32 for each in known) else []
     return [*wrapped(notes), *missing]
 
 
@@ -281,12 +287,12 @@ def _ratio(known: Sequence[Explanation]) -> list[str]:
     """How the second target compares with the first."""
     first, second = known
     ratios = [
-        f"{quantity} x {with_interval(statistics.ratio(after, before), significant)}"
+        f"{quantity} {with_interval(statistics.ratio(after, before), significant)}"
         for quantity in COMPARED
         for before, after in [[headline(each.compared).cost(quantity) for each in known]]
         if before and after
     ]
-    names = f"{second.target} beside {first.target}"
+    names = f"{second.target} / {first.target}"
     return [f"{names}: {', '.join(ratios)}."] if ratios and second.target != first.target else []
 
 

@@ -14,6 +14,7 @@ from opcost.report.colours import Colours
 from opcost.report.roofline import launch_bound
 from opcost.report.scatter import layer, scatter
 from opcost.report.theme import INK, Figure, decades, figure, si_axis
+from opcost.rows.flags import LAUNCH_BOUND
 
 
 @dataclass(frozen=True)
