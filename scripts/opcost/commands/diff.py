@@ -4,13 +4,13 @@ from pathlib import Path
 
 import click
 
-from opcost.commands.parameters import Number
+from opcost.commands.parameters import Database, Number
 from opcost.terminal import show
 
 
 @click.command()
-@click.argument("before", type=click.Path(path_type=Path))
-@click.argument("after", type=click.Path(path_type=Path))
+@click.argument("before", type=Database())
+@click.argument("after", type=Database())
 @click.option(
     "--target",
     "targets",

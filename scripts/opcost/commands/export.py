@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from opcost.commands import explain
-from opcost.commands.parameters import Model
+from opcost.commands.parameters import Database, Model
 from opcost.terminal import show
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def command(context: click.Context, /, source: str, output: Path, **of_a_trace: 
             raise click.UsageError(f"{option.opts[0]} is for a trace, a file that ends in .json")
     from opcost.queries.export import export
 
-    show(f"{export(Path(source), output)} rows in {output}")
+    show(f"{export(Database().convert(source, None, context), output)} rows in {output}")
 
 
 command.params += _OPTIONS

@@ -103,7 +103,8 @@ def command(
     parquet: Path | None,
     **wanted: Any,
 ) -> None:
-    """Select rows of DATABASES (default: results/database.parquet) that match all options.
+    """Select rows of DATABASES that match all options. Default: results/database.parquet, or the
+    reference data if there is none.
 
     An option given several times matches if one of its values does. Exits with 3 if no row matches.
 
@@ -114,6 +115,7 @@ def command(
     opcost query merged.parquet --target h200 --text 'stride=[2,2]' --sort energy --json
     """
     from opcost.commands import INCOMPLETE
+    from opcost.databases.database import default_databases
     from opcost.errors import OpcostError
     from opcost.files import check_output
     from opcost.queries import listing
@@ -121,7 +123,7 @@ def command(
     from opcost.rows import records
     from opcost.text import with_meaning_of_noise
 
-    paths = (*databases, *named) or (DATABASE,)
+    paths = (*databases, *named) or (*default_databases()[: 1 if DATABASE.is_file() else None],)
     for path in databases:
         if path.name == str(path) and path.suffix != ".parquet" and not path.exists():
             option = "--tuple" if "(" in path.name else "--operator"

@@ -87,6 +87,7 @@ def as_text(
         parts.append("\n".join(operator_lines(breakdowns[:_SIDE_BY_SIDE], top)))
         parts += _modules(_chosen(measured), top, depth, len(measured) > 1)
     elif not any(each.estimate.rows for each in known):
+        parts += no_data(explanations)
         unmeasured = ModelEstimate(model, terms_of(model, {}, set()))
         parts += _modules(Explanation(Path(), "", None, unmeasured), top, depth)
     if phases := [line for each in measured for line in _phases(each, len(measured) > 1)]:
@@ -95,7 +96,7 @@ def as_text(
     if details:
         parts += ["\n".join(notes), *(_details(model, each) for each in known)]
         notes = []
-    last = [*no_data(explanations)]
+    last = no_data(explanations) if any(each.estimate.rows for each in known) else []
     here = [each for each in explanations if each.database.resolve() == DATABASE.resolve()]
     if any(each.missing for each in here or explanations) or not explanations:
         last.append(_remedy(model.definition, name))

@@ -54,7 +54,7 @@ def _schema_of(path: Path) -> pa.Schema:
     if not path.exists():
         raise OpcostError(
             f"there is no database {path}: run a study (snakemake --cores 1), or name another, "
-            f"such as the reference data in {REFERENCE}"
+            "such as the reference data: h100, h200 or xeon"
         )
     merged = records.metadata(path).get("opcost.record") == "merged"
     return schemas.MERGED if merged else schemas.DATABASE
