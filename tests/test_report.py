@@ -558,7 +558,7 @@ def test_a_model_of_which_nothing_was_measured_has_a_card_with_the_reason(result
         **{"flag_counts": [], "view_calls": 0},
     }
     page = render(replace(results, comparison=[row], modules=[], shares=[]))
-    assert "unverified: both failed" in page
+    assert "unverified (both failed)" in page
     assert "a sample</small>" not in page
 
 
