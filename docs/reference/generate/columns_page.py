@@ -54,7 +54,7 @@ UNITS = {
 """Suffix of a column's name, or the whole name -> its unit."""
 
 INTRODUCTION = f"""\
-The columns of every Parquet file that opcost writes: those of the database first, then what other
+The columns of every Parquet file that opcost writes: the database first, then what other
 files have beside them. The suffix of a name is its unit: `time_s` is in seconds. ± marks a column
 with a 95 % interval, whose limits are two more columns: for `time_s`, `time_ci_low_s` and
 `time_ci_high_s`. Null means unknown or not applicable, never zero; where there is a reason, another

@@ -80,11 +80,12 @@ def _of_models(comparison: Iterable[Row]) -> Iterator[Answer]:
     """The answers of rows of `schemas.MODEL_COSTS`, which `costs_of_models` gives back."""
     for row in comparison:
         yield from _numbers(row, schemas.MODEL_COSTS, MODEL, "estimate")
+        of = _about(row)
         for name in _RUNS:
             for number, value in enumerate(row[name] or ()):
-                yield _answer(row, f"run:{number}", "end_to_end", _place(name)[2], value)
+                yield _answer(of, f"run:{number}", "end_to_end", _place(name)[2], value)
         for flag, count in dict(row[_COUNTS] or {}).items():
-            yield _answer(row, f"flag:{flag}", "estimate", "rows", count)
+            yield _answer(of, f"flag:{flag}", "estimate", "rows", count)
 
 
 def _of(
@@ -150,6 +151,7 @@ def _numbers(row: Row, schema: pa.Schema, part: str, source: str) -> Iterator[An
         if name in schema.names
     }
     lists = {of: name for name, of in _FLAGS.items() if name in row}
+    about = _about(row)
     for field in schema:
         name, value = field.name, row.get(field.name)
         if name in _KEYS - lists.keys() or is_limit(name):
@@ -163,7 +165,7 @@ def _numbers(row: Row, schema: pa.Schema, part: str, source: str) -> Iterator[An
         of, whose, quantity = _place(name) if source == "estimate" else (MODEL, source, name)
         low, high = (row.get(each) for each in quantity_of(name).names[1:])
         yield _answer(
-            row,
+            about,
             part if of == MODEL else of,
             whose,
             quantity,
@@ -175,8 +177,19 @@ def _numbers(row: Row, schema: pa.Schema, part: str, source: str) -> Iterator[An
         )
 
 
+def _about(row: Row) -> Answer:
+    """What the answers of a row have in common."""
+    return {
+        "model": row["model"],
+        "target": row["target"],
+        "conditions": json.dumps({name: row[name] for name in _CONDITIONS if name in row}),
+        "axes": json.dumps({name: row[name] for name in _AXES if name in row}),
+        "calls": row.get("calls"),
+    }
+
+
 def _answer(
-    row: Row,
+    about: Answer,
     part: str,
     source: str,
     quantity: str,
@@ -187,17 +200,13 @@ def _answer(
     flags: Sequence[str] | None = None,
 ) -> Answer:
     return {
-        "model": row["model"],
-        "target": row["target"],
-        "conditions": json.dumps({name: row[name] for name in _CONDITIONS if name in row}),
-        "axes": json.dumps({name: row[name] for name in _AXES if name in row}),
+        **about,
         "part": part,
         "source": source,
         "quantity": quantity,
         "value": None if value is None else float(value),
         "low": low,
         "high": high,
-        "calls": row.get("calls"),
         "reason": reason,
         "flags": flags,
     }
@@ -218,6 +227,6 @@ def _place(name: str) -> _Place:
 _PLACES = {
     field.name: _place(field.name)
     for field in schemas.MODEL_COSTS
-    if not is_limit(field.name) and (field.name == "differing_calls" or field.name not in _KEYS)
+    if not is_limit(field.name) and (field.name in _FLAGS.values() or field.name not in _KEYS)
 }
 """Column of `schemas.MODEL_COSTS` with a number -> where that is."""

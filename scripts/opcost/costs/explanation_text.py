@@ -326,10 +326,10 @@ def _comparison(compared: Row) -> list[str]:
         for quantity in COMPARED
         if compared[quantity.of("end_to_end").value] is not None
     ]
-    titles = list(rows[0]) if rows else []
-    return (
-        table(titles, [[row.get(title, "-") for title in titles] for row in rows]) if rows else []
-    )
+    if not rows:
+        return []
+    titles = list(rows[0])
+    return table(titles, [[row.get(title, "-") for title in titles] for row in rows])
 
 
 def _interval(compared: Row) -> list[str]:

@@ -180,7 +180,7 @@ MODEL_COSTS = _schema(
         (
             "differing_calls",
             pa.list_(pa.string()),
-            "`differing_calls` of the model: if any, its operators are not those of the estimate",
+            "kernels that the model launched more (+) or less (-) often than the estimate assumes",
         ),
         *TIME.error.described("estimate / end-to-end - 1"),
         ("time_reason", pa.string(), "why there is no estimate or no end-to-end measurement"),
@@ -342,7 +342,7 @@ MODEL_COSTS = _schema(
 ANSWERS = _schema(
     "answers",
     [
-        ("model", pa.string(), "the model's name in the study, or that of a request or a sweep's"),
+        ("model", pa.string(), "the model's name in the study, or the name of a request"),
         TARGET,
         ("conditions", pa.string(), "device, PyTorch, cache state and protocol as JSON"),
         ("axes", pa.string(), "inputs, dtype and batch size, or the point of a sweep, as JSON"),
