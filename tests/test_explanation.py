@@ -254,6 +254,20 @@ def test_modules_are_joined_below_a_depth(tmp_path):
     assert len(explanation.modules(depth=2)) > len(joined)
 
 
+def test_targets_side_by_side_have_all_parts_of_each(cnn, tmp_path):
+    """Also those that only one has, as a wait for the host: each column adds up to its target."""
+    waiting = launched_in(2e-3)
+    paths = [
+        database(tmp_path / "a.parquet", [cnn], "processor"),
+        database(tmp_path / "b.parquet", [cnn], "gpu", **waiting),
+    ]
+    text = as_text(cnn, explain(cnn, paths), 5, None)
+    [title] = (line for line in text.splitlines() if line.startswith("where the time goes"))
+    assert title.split()[-4:] == ["processor", "time", "gpu", "time"]
+    assert re.search(r"\nwait for the host +- +4\.0\d ms\n", text)
+    assert re.search(r"\ncall overhead +\S+ .s +-\n", text)
+
+
 def test_a_whole_that_is_too_noisy_names_what_its_runs_found(cnn, tmp_path):
     path = database(tmp_path / "d.parquet", [cnn])
     for number, time_s in ((1, 0.2e-3), (2, 2e-3)):

@@ -60,6 +60,15 @@ def test_a_missing_time_is_a_dash_with_a_line_that_gives_the_reason(compare):
     assert "No estimate of tiny_cnn: opcost retry: 1 of 3 operators failed" in text
 
 
+def test_only_what_failed_is_to_be_tried_again(compare):
+    comparison, _ = compare()
+    unknown = comparison | TIME.of("estimate").columns(None) | {"failed_tuples": 0}
+    failed = unknown | {"model": "other", "failed_tuples": 1, "time_reason": "1 failed"}
+    text = first_screen([unknown | {"time_reason": "1 filtered out"}, failed], [])
+    assert "No estimate of tiny_cnn: 1 filtered out" in text
+    assert "No estimate of other: opcost retry: 1 failed" in text
+
+
 @pytest.mark.parametrize("name", ["n" * 10_000, "<b>&amp;</b>", "\x1b[31mred", "=1+1", "'; DROP"])
 def test_any_name_is_printable_and_leaves_lines_readable(compare, name):
     comparison, shares = compare()

@@ -36,10 +36,16 @@ Breakdown = tuple[str, Sequence[Part], Sequence[Part]]
 
 def operator_lines(breakdowns: Sequence[Breakdown], top: int) -> list[str]:
     """Where the time and energy go on each target, side by side: the `top` operators of the first
-    one, and what is beyond operators. Shares are those of the only one.
+    one, and what is beyond operators on any of them. Shares are those of the only one.
     """
     _, first, of_energy = breakdowns[0]
     parts = costliest(with_rest_of(of_energy, first), top)
+    for _, times, energies in breakdowns[1:]:
+        listed = {part.name for part in parts}
+        every = costliest(with_rest_of(energies, times), 0)
+        parts += [each for each in every if each.calls is None and each.name not in listed]
+        if OTHERS not in listed and _unlisted([*times, *energies], parts):
+            parts.append(Part(OTHERS, None, None, calls=0))
     one, known = len(breakdowns) == 1, all(part.share is not None for part in first)
     columns = []
     for target, times, energies in breakdowns:
@@ -55,7 +61,7 @@ def operator_lines(breakdowns: Sequence[Breakdown], top: int) -> list[str]:
     cells = [
         {
             goes: part.name,
-            "calls": "" if part.calls is None else str(part.calls),
+            "calls": str(part.calls or ""),
             **{title: column[n] for title, column in columns},
         }
         for n, part in enumerate(parts)
@@ -68,16 +74,21 @@ def _amounts(
 ) -> list[str]:
     """The amount of each part on a target; of other operators, of all that is not named."""
     named = {part.name: part for part in there}
-    listed = {part.name for part in parts}
-    rest = [part for part in there if part.name not in listed]
+    rest = _unlisted(there, parts)
     total = sum(part.amount or 0.0 for part in rest)
-    named[OTHERS] = Part(OTHERS, total, None, complete=all(part.complete for part in rest))
+    named[OTHERS] = Part(OTHERS, total or None, None, complete=all(part.complete for part in rest))
     return [
         _at_least(named[part.name].complete, show(named[part.name].amount))
         if part.name in named
         else "-"
         for part in parts
     ]
+
+
+def _unlisted(there: Sequence[Part], parts: Sequence[Part]) -> list[Part]:
+    """The operators on a target that the table does not list."""
+    listed = {part.name for part in parts}
+    return [part for part in there if part.calls is not None and part.name not in listed]
 
 
 def _at_least(complete: bool, amount: str) -> str:

@@ -285,8 +285,10 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
 
 
 def _ratio(known: Sequence[Explanation]) -> list[str]:
-    """How the second target compares with the first."""
+    """How the second target compares with the first, if both were measured, or both estimated."""
     first, second = known
+    if len({_cost_of(each.compared) for each in known}) > 1:
+        return []
     ratios = [
         f"{quantity} {with_interval(statistics.ratio(after, before), significant)}"
         for quantity in COMPARED

@@ -120,8 +120,9 @@ def _to_act_on(comparison: Sequence[Row]) -> Iterator[str]:
     """A line for each matter that a reader must act on, with what helps."""
     incomplete = [row for row in comparison if row[TIME.of("estimate").value] is None]
     reasons_of = names_by_text((str(row["time_reason"]), row["model"]) for row in incomplete)
+    failed = {str(row["time_reason"]) for row in incomplete if row["failed_tuples"]}
     for reason, models in reasons_of.items():
-        retry = "opcost retry: " if any(row["failed_tuples"] for row in incomplete) else ""
+        retry = "opcost retry: " if reason in failed else ""
         yield f"No estimate of {some(models, _NAMED)}: {retry}{reason}"
     for flag in _ACT_ON:
         flagged = [row["model"] for row in comparison if flag in (row["end_to_end_flags"] or ())]
