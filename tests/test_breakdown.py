@@ -166,32 +166,52 @@ def compared(estimate):
 def test_modules_add_up_to_the_model(cnn, case):
     found = estimate(cnn, **CASES[case])
     root, *below = module_tree(compared(found), found.modules(), most=None)
-    assert (root.path, root.calls) == ((), found.calls)
+    assert (root.path, root.calls, root.share) == ((), found.calls, pytest.approx(1.0))
+    assert root.time_s == pytest.approx(found.time.value)
+    assert root.energy_j == pytest.approx(found.energy.value)
     idle_s = found.iteration.idle.value if found.iteration else 0.0
-    assert root.time_s == pytest.approx(found.time.value - idle_s)
-    assert root.energy_j == pytest.approx(found.energy.value - 20.0 * idle_s)
-    assert root.share == pytest.approx(root.time_s / found.time.value)
+    waits = [branch for branch in below if branch.path == ("wait for the host",)]
+    assert sum(branch.time_s for branch in waits) == pytest.approx(idle_s)
+    assert sum(branch.energy_j for branch in waits) == pytest.approx(20.0 * idle_s)
     children = [branch for branch in below if branch.depth == 1]
     assert math.fsum(branch.time_s for branch in children) == pytest.approx(root.time_s)
     assert sum(branch.calls for branch in children) == root.calls
 
 
-def test_the_costliest_module_is_opened_first():
-    def module(path, time_s):
-        return {
-            "module_path": path,
-            "module_class": "Linear",
-            "calls": 1,
-            "flops": 2,
-            "tuples": 1,
-            "measured_tuples": 1,
-            "partial_time_s": time_s,
-            "partial_energy_j": None,
-            "overhead_time_s": None,
-        }
+ESTIMATED = dict.fromkeys(("estimate_time_s", "estimate_energy_j"), 0.9) | {"idle_time_s": None}
 
-    rows = [module(f"b.{n}", 0.2) for n in range(3)] + [module(f"a.{n}", 0.1) for n in range(3)]
-    estimated = dict.fromkeys(("estimate_time_s", "estimate_energy_j"), 0.9) | {"idle_time_s": None}
-    lines = module_tree(estimated, rows, most=3)
-    assert [".".join(line.path) for line in lines] == ["", "b", "b.0", "b.1", "b.2", "a"]
-    assert [".".join(line.path) for line in module_tree(estimated, rows, most=1)] == [""]
+
+def module(path, time_s, **changes):
+    return {
+        "module_path": path,
+        "module_class": "Linear",
+        "phase": "forward",
+        "calls": 1,
+        "tuple_ids": ["linear"],
+        "tuple_calls": [1],
+        "flops": 2,
+        "tuples": 1,
+        "measured_tuples": 1,
+        "partial_time_s": time_s,
+        "partial_energy_j": None,
+        "overhead_time_s": None,
+        **changes,
+    }
+
+
+def test_the_costliest_module_is_opened_first():
+    rows = [module(f"b.{n}", 0.2) for n in "xyz"] + [module(f"a.{n}", 0.1) for n in "xyz"]
+    lines = module_tree(ESTIMATED, rows, most=3)
+    assert [".".join(line.path) for line in lines] == ["", "b", "b.x", "b.y", "b.z", "a"]
+    assert [".".join(line.path) for line in module_tree(ESTIMATED, rows, most=1)] == [""]
+
+
+def test_equal_siblings_are_one_branch():
+    rows = [module(f"layer.{n}.{part}", 0.1) for n in (0, 1, 2, 5) for part in ("a", "b")]
+    rows += [module("layer.3.a", 0.1), module("layer.4.a", 0.1, tuple_ids=["other"])]
+    tree = module_tree(ESTIMATED, rows, most=9)
+    found = {".".join(branch.path): (branch.calls, branch.time_s) for branch in tree}
+    assert found["layer.[0-2,5]"] == (8, pytest.approx(0.8))
+    assert found["layer.[0-2,5].b"] == (4, pytest.approx(0.4))
+    assert {"layer.3", "layer.4"} < found.keys(), "other calls than those of the others"
+    assert len(module_tree(ESTIMATED, rows, most=None)) == 18, "all, as they are"

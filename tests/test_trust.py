@@ -16,7 +16,7 @@ def compared(error=None, estimate_s=0.9, end_to_end_s=1.0, **more):
         "time_reason": None,
         "largest_share_difference": None,
         "end_to_end_flags": [],
-        "flag_counts": {},
+        "disturbed_share": 0.0,
         **more,
     }
 
@@ -47,8 +47,12 @@ def compared(error=None, estimate_s=0.9, end_to_end_s=1.0, **more):
             "unverified: end to end disturbed by other programs",
         ),
         (
-            compared((0.4, 0.3, 0.5), flag_counts={"disturbed": 1}),
+            compared((0.4, 0.3, 0.5), disturbed_share=0.3),
             "unverified: operators disturbed by other programs",
+        ),
+        (
+            compared((0.4, 0.3, 0.5), disturbed_share=0.01),
+            "poor: estimate +40% ± 10%, more than noise",
         ),
         (
             compared((0.1, 0.05, 0.15), host_bound_share=0.8, end_to_end_host_time_s=1.0),
@@ -76,6 +80,7 @@ def compared(error=None, estimate_s=0.9, end_to_end_s=1.0, **more):
         "of no use",
         "disturbed end to end",
         "disturbed operators",
+        "a little disturbed",
         "host",
         "no interval",
         "no estimate",

@@ -79,7 +79,8 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--details", is_flag=True, help="Also print flags, runs and what makes up each ±.")
 @click.option("--json", "as_json", is_flag=True, help="Print the complete result as JSON.")
-@click.option("--parquet", type=_PATH, help="Write a row per tuple and target to a file.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print a row per operator tuple and target.")
+@click.option("--parquet", type=_PATH, help="Write these rows to a file.")
 @click.option(
     "--timeout",
     type=click.IntRange(1),
@@ -101,6 +102,7 @@ def command(
     budget_bytes: int | None,
     details: bool,
     as_json: bool,
+    as_csv: bool,
     parquet: Path | None,
     timeout: int,
 ) -> None:
@@ -116,10 +118,12 @@ def command(
     \b
     opcost explain alexnet
     opcost explain resnet50 --input 8x3x112x112
-    opcost explain vit_b_16 --target gpu --offload 200MB
+    opcost explain vit_b_16 --input 32x3x224x224 --target h100 --offload 200MB
     opcost explain config/models/resnet34_56.yaml --json
     opcost explain my_package.nets:tagger --input "1x128:int64<30522" --argument width=64
     """
+    import pyarrow as pa
+
     from opcost.costs.explanation import Explanation, explain
     from opcost.costs.explanation_text import as_text
     from opcost.costs.model_argument import config_path, find_steps
@@ -133,6 +137,7 @@ def command(
     from opcost.databases.database import default_databases
     from opcost.errors import OpcostError
     from opcost.files import check_output
+    from opcost.queries.listing import csv_text
     from opcost.rows import records, schemas
     from opcost.study import ExtractionSettings
     from opcost.tuples.containment import tuples_of
@@ -169,10 +174,12 @@ def command(
         found = requested = explain_request(generation, extracted, paths, targets)
         what = {"generation": asdict(generation)}
         text = partial(request_as_text, generation, requested, model)
+    rows = [row for each in found for row in each.tuples()]
     if parquet is not None:
-        rows = [row for each in found for row in each.tuples()]
         records.write(parquet, schemas.EXPLANATION, rows)
-    if as_json:
+    if as_csv:
+        show(csv_text(pa.Table.from_pylist(rows, schemas.EXPLANATION)).removesuffix("\n"))
+    elif as_json:
         targets_found = [each.to_document() for each in found]
         for document, answer in zip(targets_found, answers, strict=False):
             document["offload"] = answer.to_document()

@@ -99,6 +99,18 @@ def _of(
         yield from _numbers(row, schema, where, source.format_map(row))
 
 
+def measured_inputs(model: str, path: Path) -> dict[str, list[str]]:
+    """Inputs of a model in the answers of a file -> the targets that it was measured on. Variants
+    such as `resnet50_b32` are of the model `resnet50`.
+    """
+    found: dict[str, list[str]] = defaultdict(list)
+    for row in records.read(path, schemas.ANSWERS, ["model", "target", "axes"]).to_pylist():
+        inputs = json.loads(row["axes"]).get("inputs")
+        if inputs and f"{row['model']}_".startswith(f"{model}_"):
+            found[inputs].append(row["target"])
+    return {inputs: list(dict.fromkeys(targets)) for inputs, targets in found.items()}
+
+
 def costs_of_models(path: Path) -> list[dict[str, Any]]:
     """The rows of `schemas.MODEL_COSTS` behind the answers in a file."""
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)

@@ -65,6 +65,7 @@ def operator_lines(breakdowns: Sequence[Breakdown], top: int) -> list[str]:
             **{title: column[n] for title, column in columns},
         }
         for n, part in enumerate(parts)
+        if not part.is_rest or any(column[n] != "-" for _, column in columns)
     ]
     return fitted(cells, reversed([title for title, _ in columns if "energy" in title]), left=1)
 
@@ -145,7 +146,9 @@ def _name(branch: Branch, model: str) -> str:
         itself = ["itself"] if branch.calls_operators or not others else []
         return f"{indent}{' and '.join([*itself, *others])}"
     kind = f" ({branch.module_class})" if branch.is_leaf and branch.module_class else ""
-    return f"{indent}{'.'.join(branch.path) or model}{kind}"
+    numbered = branch.path and branch.path[-1][0] in "[0123456789"
+    own = ".".join(branch.path[-2 if numbered else -1 :])
+    return f"{indent}{own or model}{kind}"
 
 
 def _energy(value: float | None) -> str:

@@ -1,5 +1,6 @@
 """An estimate as columns of the comparison."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from opcost.costs.phases import phase_columns
 from opcost.costs.terms import Term, flops_of
 from opcost.models.phases import COMPARED_PHASES
 from opcost.rows import comparability
+from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import ENERGY, HOST_TIME, TIME
 
 _WHOLE_HOST = HOST_TIME.of("end_to_end").value
@@ -48,6 +50,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "failed_tuples": sum(term.row is not None and not term.measured for term in estimate.terms),
         "flag_counts": Counter(flag for row in estimate.rows for flag in row["flags"]),
         "disturbed_runs": sum(row["disturbed_runs"] or 0 for row in estimate.rows),
+        "disturbed_share": _disturbed_share(measured),
         "flops": flops_of(estimate.terms),
         "parameters": estimate.model.parameters,
         "activation_peak_bytes": estimate.model.activation_peak_bytes,
@@ -59,6 +62,15 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "provenance_differences": comparability.provenance_differences(estimate.rows),
         "differing_calls": estimate.differing_calls,
     }
+
+
+def _disturbed_share(measured: Sequence[Term]) -> float | None:
+    of_flags = [
+        (term.calls * term.row["time_s"], term.row["flags"]) for term in measured if term.row
+    ]
+    total_s = math.fsum(time_s for time_s, _ in of_flags)
+    disturbed_s = math.fsum(time_s for time_s, flags in of_flags if DISTURBED in flags)
+    return disturbed_s / total_s if total_s else None
 
 
 def _uncertainties(estimate: ModelEstimate) -> dict[str, Any]:

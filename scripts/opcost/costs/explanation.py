@@ -316,7 +316,7 @@ def _whole(model: ModelTuples, target: str, results: Path) -> list[Row]:
 
 
 def _tuple_row(term: Term) -> dict[str, Any]:
-    operator_tuple = term.record.operator_tuple
+    operator_tuple, row = term.record.operator_tuple, term.row or {}
     return {
         "tuple_id": operator_tuple.tuple_id,
         "operator": operator_tuple.operator,
@@ -326,5 +326,10 @@ def _tuple_row(term: Term) -> dict[str, Any]:
         "bytes": term.record.bytes,
         "status": "missing",
         "error": "not in the database" if term.row is None else None,
-        **({name: term.row[name] for name in ANSWER} if term.row else {}),
+        **{name: row[name] for name in ANSWER if row},
+        **{
+            f"all_calls_{quantity.value}": term.calls * row[quantity.value]
+            for quantity in COMPARED
+            if row.get(quantity.value) is not None
+        },
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 from opcost import statistics
 from opcost.costs import in_context_text
+from opcost.costs.answers import measured_inputs
 from opcost.costs.caveats import caveats
 from opcost.costs.cost_tables import missing_lines, module_lines, operator_lines
 from opcost.costs.estimate import ModelEstimate
@@ -20,7 +21,7 @@ from opcost.costs.trust import trust_cells, trust_in_all
 from opcost.costs.waiting import waiting
 from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
-from opcost.results_folder import DATABASE
+from opcost.results_folder import ANSWERS, DATABASE
 from opcost.rows.comparability import COLUMNS, disagreements
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
 from opcost.text import (
@@ -44,6 +45,7 @@ _COMPLEX_FLOPS = "1 multiply-add = 2 FLOPs, of complex numbers 8"
 _DIFFERENCES = 2
 _SIDE_BY_SIDE = 3
 _MISSING = 3
+_OTHER_INPUTS = 4
 _ESTIMATE = (
     "estimate: from isolated operators. ± (95 %) includes how far estimates of other models are "
     "off."
@@ -97,6 +99,7 @@ def as_text(
         parts += ["\n".join(notes), *(_details(model, each) for each in known)]
         notes = []
     last = no_data(explanations) if any(each.estimate.rows for each in known) else []
+    last += _other_inputs(model, explanations) if any(each.missing for each in explanations) else []
     here = [each for each in explanations if each.database.resolve() == DATABASE.resolve()]
     if any(each.missing for each in here or explanations) or not explanations:
         last.append(_remedy(model.definition, name))
@@ -121,6 +124,19 @@ def no_data(found: Sequence[Any]) -> list[str]:
         options = " ".join(f"--target {name}" for name in elsewhere)
         lines.append(f"Measured under other conditions, which this shows: {options}")
     return ["\n".join(lines)] if without else []
+
+
+def _other_inputs(model: ModelTuples, explanations: Sequence[Explanation]) -> list[str]:
+    """On which other inputs the model was measured, according to the answers beside databases."""
+    found: dict[str, list[str]] = {}
+    for database in dict.fromkeys(each.database for each in explanations):
+        for path in (database.parent / ANSWERS.name, *database.parent.glob(f"*/{ANSWERS.name}")):
+            if path.is_file():
+                for inputs, targets in measured_inputs(model.model, path).items():
+                    found.setdefault(inputs, []).extend(targets)
+    found.pop(", ".join(map(str, model.inputs)), None)
+    texts = [f"{inputs} ({', '.join(dict.fromkeys(on))})" for inputs, on in found.items()]
+    return [f"Measured with other inputs: {some(texts, _OTHER_INPUTS)}"] if texts else []
 
 
 def _model_lines(model: ModelTuples) -> str:
@@ -165,6 +181,7 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
             "device": explanation.device_name or "-",
             "conditions": _conditions(explanation, explanations),
             **costs,
+            **_lower_limit(row),
             "source": _cost_of(row),
             "operators": f"{row['measured_tuples']}/{row['tuples']}",
             "protocol": str(explanation.protocol_version or "-"),
@@ -189,6 +206,12 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
         *fitted(kept, ("time/sample", "samples/s", "energy/sample"), left),
         *wrapped([_SEVERAL_PROTOCOLS] if several else []),
     ]
+
+
+def _lower_limit(compared: Row) -> dict[str, str]:
+    """The time of the measured operators, if others are missing."""
+    known_s, unknown = compared["partial_time_s"], _cost_of(compared) == "-"
+    return {"time": f">{TIME.show(known_s, 3)}"} if known_s and unknown else {}
 
 
 def _conditions(explanation: Explanation, explanations: Sequence[Explanation]) -> str:
@@ -249,9 +272,7 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
     notes, missing = [], []
     for each, row in zip(known, rows, strict=True):
         if each.estimate.time is None:
-            known_s = row["partial_time_s"]
-            least = f"; the measured operators take {TIME.show(known_s, 3)}" if known_s else ""
-            notes.append(f"No time on {each.target}: {each.estimate.time_reason}{least}.")
+            notes.append(f"No time on {each.target}: {each.estimate.time_reason}.")
         elif row[TIME.of("end_to_end").value] is not None:
             notes.append(f"Trust in the breakdown on {each.target}: {trust_in_all(row)}.")
         if each.whole_conflict and not each.estimate.conflict:

@@ -1,14 +1,15 @@
 """A model's cost as a tree of modules, of which the costliest are opened."""
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from opcost.costs.breakdown import total_cost
+from opcost.costs.breakdown import WAITING, total_cost
 from opcost.costs.shares import OVERHEAD_COLUMN
 from opcost.costs.terms import Row
-from opcost.rows.quantities import COMPARED, TIME, Quantity
+from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 
 NOTABLE = 0.005
 _TOO_MANY = 2
@@ -91,27 +92,71 @@ def module_tree(
 
     The costliest module is opened repeatedly until `most` are listed that are not open (all, if
     None). Siblings with a smaller share than `smallest` are one branch, with their parent's own
-    calls. Without any measurement, all are opened, in the order of the rows. `parameters` are
-    numbers by module path; `own_parameters` exclude those of submodules.
+    calls; with `most`, equal siblings are one, such as `layer[1-11]`. Without any measurement, the
+    costliest are those with the most FLOPs, and siblings keep the order of the rows. `parameters`
+    are numbers by module path; `own_parameters` exclude those of submodules.
     """
     if not modules:
         return []
-    nodes = _nodes(compared, modules)
-    for path, node in nodes.items():
-        node.parameters = (parameters or {}).get(".".join(path))
-        node.own_parameters = (own_parameters or {}).get(".".join(path))
-    total_s = total_cost(compared, nodes[()].time_s + (compared["idle_time_s"] or 0.0), TIME)
+    folded = {} if most is None else _folded(modules)
+    nodes = _nodes(compared, modules, folded)
+    for known, name in ((parameters, "parameters"), (own_parameters, "own_parameters")):
+        for path, number in (known or {}).items():
+            if node := nodes.get(folded.get(_names(path), _names(path))):
+                setattr(node, name, (getattr(node, name) or 0) + number)
+    total_s = total_cost(compared, nodes[()].time_s, TIME)
     least_s = smallest * total_s
-    opened = _opened(nodes, most if total_s else None, least_s)
+    opened = _opened(nodes, most, least_s)
     return _branches((), nodes, opened, total_s, least_s)
 
 
-def _nodes(compared: Row, modules: Sequence[Row]) -> dict[Path, _Node]:
-    """Each module and its ancestors, with the total cost of their descendants."""
+def _names(path: str) -> Path:
+    return tuple(path.split(".")) if path else ()
+
+
+def _folded(modules: Sequence[Row]) -> dict[Path, Path]:
+    """Path -> the path with equal siblings as one: those whose names differ by a final number, and
+    that make the same calls in the same places.
+    """
+    calls: dict[Path, list[object]] = defaultdict(list)
+    for row in modules:
+        path = _names(row["module_path"])
+        ids, counts = row.get("tuple_ids") or path, row.get("tuple_calls") or path
+        made = sorted(zip(ids, counts, strict=True))
+        for length in range(1, len(path) + 1):
+            calls[path[:length]].append((path[length:], row["phase"], row["module_class"], made))
+    alike: dict[tuple[Path, str, str], list[tuple[int, Path]]] = defaultdict(list)
+    own = {path: path[-1] for path in calls}
+    for path, found in calls.items():
+        if match := re.fullmatch(r"(.*?)(\d+)", path[-1]):
+            stem, number = match.groups()
+            alike[path[:-1], stem, repr(sorted(found, key=repr))].append((int(number), path))
+    for (_, stem, _), siblings in alike.items():
+        if len(siblings) > 1:
+            name = f"{stem}[{_ranges(sorted(number for number, _ in siblings))}]"
+            own |= {path: name for _, path in siblings}
+    return {path: tuple(own[path[:end]] for end in range(1, len(path) + 1)) for path in calls}
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Sorted numbers as a text such as `1-3,5`."""
+    ends = [n for n, after in zip(numbers, [*numbers[1:], None], strict=True) if after != n + 1]
+    starts = [n for n, before in zip(numbers, [None, *numbers], strict=False) if before != n - 1]
+    return ",".join(
+        str(first) if first == last else f"{first}-{last}"
+        for first, last in zip(starts, ends, strict=True)
+    )
+
+
+def _nodes(compared: Row, modules: Sequence[Row], folded: Mapping[Path, Path]) -> dict[Path, _Node]:
+    """Each module and its ancestors, with the total cost of their descendants; a GPU's wait for its
+    host is a child of the model.
+    """
     nodes: dict[Path, _Node] = defaultdict(_Node)
     times_s, energies_j = (module_amounts(compared, modules, each) for each in COMPARED)
     for row, time_s, energy_j in zip(modules, times_s, energies_j, strict=True):
-        path = tuple(row["module_path"].split(".")) if row["module_path"] else ()
+        path = _names(row["module_path"])
+        path = folded.get(path, path)
         for length in range(len(path) + 1):
             node = nodes[path[:length]]
             node.time_s += time_s
@@ -123,6 +168,12 @@ def _nodes(compared: Row, modules: Sequence[Row]) -> dict[Path, _Node]:
             if length:
                 nodes[path[: length - 1]].children[path[:length]] = node
         nodes[path].module_class = row["module_class"]
+    if waits_s := compared["idle_time_s"]:
+        total_j = compared[ENERGY.of("estimate").value]
+        waits_j = 0.0 if total_j is None else max(total_j - nodes[()].energy_j, 0.0)
+        nodes[()].children[WAITING,] = nodes[WAITING,] = _Node(0, waits_s, waits_j)
+        nodes[()].time_s += waits_s
+        nodes[()].energy_j += waits_j
     return nodes
 
 
@@ -132,7 +183,7 @@ def _opened(nodes: Mapping[Path, _Node], most: int | None, least_s: float) -> se
     opened: set[Path] = set()
     closed: set[Path] = {()}
     while closed and len(closed) < most:
-        path = max(sorted(closed), key=lambda each: nodes[each].time_s)
+        path = max(sorted(closed), key=lambda each: (nodes[each].time_s, nodes[each].flops or 0))
         closed.remove(path)
         children = [each for each, node in nodes[path].children.items() if node.time_s >= least_s]
         if children and len(closed) + len(children) <= _TOO_MANY * most:

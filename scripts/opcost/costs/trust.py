@@ -18,6 +18,8 @@ GOOD, FAIR, POOR, UNVERIFIED = WORDS = ("good", "fair", "poor", "unverified")
 _LIMITS = {GOOD: 0.1, FAIR: 0.25}
 _MOSTLY = 0.5
 _NEGLIGIBLE = 0.02
+_NOTABLE = 0.05
+"""The fraction of a model's time that must be disturbed to doubt its breakdown."""
 
 
 class Trust(NamedTuple):
@@ -122,7 +124,7 @@ def _disturbed(compared: Row) -> str:
     """What of the comparison was disturbed; nothing if it was not."""
     if DISTURBED in (compared["end_to_end_flags"] or ()):
         return "end to end"
-    return "operators" if DISTURBED in dict(compared["flag_counts"]) else ""
+    return "operators" if (compared["disturbed_share"] or 0.0) > _NOTABLE else ""
 
 
 def _half(width: float | None) -> str:

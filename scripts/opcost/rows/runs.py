@@ -144,11 +144,13 @@ class Noise:
         return combined(runs, self.variations[quantity]) if runs else None
 
     def model_error(self, model: str, trains: bool, quantity: Quantity) -> ModelError | None:
-        """The model error of a model, from the other ones of its mode."""
+        """The model error of a model, from the other ones of its mode. A name with a suffix, as
+        `resnet50_b32`, is that of a variant.
+        """
         others = (
             each.of(quantity)
             for each in self.ratios
-            if each.trains == trains and each.model != model
+            if each.trains == trains and not f"{each.model}_".startswith(f"{model}_")
         )
         usual = noise.USUAL_TRAINING_ERROR if trains else noise.USUAL_MODEL_ERROR
         return noise.model_error([ratio for ratio in others if ratio is not None], usual)

@@ -266,6 +266,11 @@ MODEL_COSTS = _schema(
         ("failed_tuples", pa.int64(), "tuples whose measurement failed"),
         ("flag_counts", pa.map_(pa.string(), pa.int64()), "flag -> number of tuples with it"),
         ("disturbed_runs", pa.int64(), "disturbed runs of the tuples, left out"),
+        (
+            "disturbed_share",
+            pa.float64(),
+            "fraction of the measured operators' time that is flagged `disturbed`",
+        ),
         ("flops", pa.int64(), "FLOPs of all calls; null if those of an operator are unknown"),
         ("parameters", pa.int64(), "number of parameters of the model"),
         (
@@ -637,6 +642,8 @@ EXPLANATION = _schema(
         *TIME.described("seconds of one call"),
         *ENERGY.described("gross joules of one call"),
         ("energy_reason", pa.string(), "why energy is null"),
+        ("all_calls_time_s", pa.float64(), "seconds of all calls, without call overhead"),
+        ("all_calls_energy_j", pa.float64(), "gross joules of all calls"),
         ("converged", pa.bool_(), "as in the database"),
         ("flags", pa.list_(pa.string()), "as in the database"),
     ],
