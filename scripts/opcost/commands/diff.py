@@ -4,7 +4,13 @@ from pathlib import Path
 
 import click
 
+from opcost.commands import INCOMPLETE, UNDECIDED
 from opcost.commands.parameters import Database, Number
+from opcost.difference.databases import compare_databases
+from opcost.difference.summary import summarise
+from opcost.files import check_output
+from opcost.queries import listing
+from opcost.rows import records
 from opcost.terminal import show
 
 
@@ -66,13 +72,6 @@ def command(
     opcost diff merged.parquet merged.parquet --before-conditions f9c121f0c4b4acb9 \\
                                               --after-conditions 02d7a4cd1a9fd1a1
     """
-    from opcost.commands import INCOMPLETE, UNDECIDED
-    from opcost.difference.databases import compare_databases
-    from opcost.difference.summary import summarise
-    from opcost.files import check_output
-    from opcost.queries import listing
-    from opcost.rows import records
-
     if parquet is not None:
         check_output(parquet, [before, after])
     difference = compare_databases(

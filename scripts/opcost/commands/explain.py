@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+import pyarrow as pa
 
 from opcost.commands import INCOMPLETE
 from opcost.commands.parameters import (
@@ -18,10 +18,25 @@ from opcost.commands.parameters import (
     MemorySize,
     Model,
 )
+from opcost.costs.explanation import Explanation, explain
+from opcost.costs.explanation_text import as_text
+from opcost.costs.model_argument import config_path, find_steps, parse_argument, parse_input
+from opcost.costs.offload import Offload, offload, offload_memory
+from opcost.costs.offload_text import offload_as_text
+from opcost.costs.request_explanation import (
+    RequestExplanation,
+    explain_request,
+    request_as_text,
+)
+from opcost.databases.database import default_databases
+from opcost.errors import OpcostError
+from opcost.files import check_output
+from opcost.models.variants import Options
+from opcost.queries.listing import csv_text
+from opcost.rows import records, schemas
+from opcost.study import ExtractionSettings
 from opcost.terminal import show
-
-if TYPE_CHECKING:
-    from opcost.models.variants import Options
+from opcost.tuples.containment import tuples_of
 
 _PATH = click.Path(path_type=Path)
 
@@ -122,26 +137,6 @@ def command(
     opcost explain config/models/resnet34_56.yaml --json
     opcost explain my_package.nets:tagger --input "1x128:int64<30522" --argument width=64
     """
-    import pyarrow as pa
-
-    from opcost.costs.explanation import Explanation, explain
-    from opcost.costs.explanation_text import as_text
-    from opcost.costs.model_argument import config_path, find_steps
-    from opcost.costs.offload import Offload, offload, offload_memory
-    from opcost.costs.offload_text import offload_as_text
-    from opcost.costs.request_explanation import (
-        RequestExplanation,
-        explain_request,
-        request_as_text,
-    )
-    from opcost.databases.database import default_databases
-    from opcost.errors import OpcostError
-    from opcost.files import check_output
-    from opcost.queries.listing import csv_text
-    from opcost.rows import records, schemas
-    from opcost.study import ExtractionSettings
-    from opcost.tuples.containment import tuples_of
-
     paths = databases or default_databases()
     if parquet is not None:
         code = Path(model.rpartition(":")[0])
@@ -205,9 +200,6 @@ def options_of(
     channels_last: bool,
 ) -> "Options":
     """The options of a model from the command line."""
-    from opcost.costs.model_argument import parse_argument, parse_input
-    from opcost.models.variants import Options
-
     return Options(
         batches=() if batch_size is None else (batch_size,),
         inputs=tuple(map(parse_input, inputs)),

@@ -3,17 +3,25 @@
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from opcost.commands import explain
 from opcost.commands.parameters import Database, Model
+from opcost.costs.explanation import Explanation
+from opcost.costs.explanation import explain as explained_on
+from opcost.costs.model_argument import config_path, find_model, run_command
+from opcost.costs.trace import write_trace
+from opcost.databases.database import default_databases
+from opcost.errors import OpcostError
+from opcost.files import check_output
+from opcost.queries.export import export
+from opcost.study import ExtractionSettings
 from opcost.terminal import show
-
-if TYPE_CHECKING:
-    from opcost.costs.explanation import Explanation
+from opcost.text import counted, seconds, some
+from opcost.tuples.containment import tuples_of
 
 _OF_A_MODEL = ("inputs", "batch_size", "arguments", "dtype", "channels_last")
 _OF_A_TRACE = (*_OF_A_MODEL, "databases", "targets", "timeout")
@@ -62,7 +70,6 @@ def command(context: click.Context, /, source: str, output: Path, **of_a_trace: 
     for option in _OPTIONS:
         if context.get_parameter_source(str(option.name)) != ParameterSource.DEFAULT:
             raise click.UsageError(f"{option.opts[0]} is for a trace, a file that ends in .json")
-    from opcost.queries.export import export
 
     show(f"{export(Database().convert(source, None, context), output)} rows in {output}")
 
@@ -82,15 +89,6 @@ def _trace(
     targets: tuple[str, ...],
     timeout: int,
 ) -> None:
-    from opcost.costs.explanation import explain as explained_on
-    from opcost.costs.model_argument import config_path, find_model
-    from opcost.costs.trace import write_trace
-    from opcost.databases.database import default_databases
-    from opcost.errors import OpcostError
-    from opcost.files import check_output
-    from opcost.study import ExtractionSettings
-    from opcost.text import counted, seconds
-    from opcost.tuples.containment import tuples_of
 
     paths = databases or default_databases()
     check_output(output, [*paths, *filter(None, [config_path(model)])])
@@ -116,10 +114,6 @@ def _complete_one(found: Sequence["Explanation"], model: str) -> "Explanation":
     Raises OpcostError with the targets if several have one, and if none has, with what is missing
     and the command that measures it.
     """
-    from opcost.costs.model_argument import run_command
-    from opcost.errors import OpcostError
-    from opcost.text import some
-
     complete = [each for each in found if each.is_complete]
     if len(complete) == 1:
         return complete[0]

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from opcost.commands import INCOMPLETE
+from opcost.imports.importer import import_records
 from opcost.terminal import show
 
 _PATH = click.Path(path_type=Path)
@@ -27,8 +28,6 @@ def command(
     \b
     opcost import conv/*.csv --source https://github.com/sitar-lab/NeuSight -o neusight.parquet
     """
-    from opcost.imports.importer import import_records
-
     done = import_records(files, output, source, target, device_name)
     show(str(done))
     if done.skipped:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from opcost.databases.merging import merge
 from opcost.terminal import show
 
 
@@ -20,6 +21,4 @@ def command(databases: tuple[Path, ...], output: Path) -> None:
     \b
     opcost merge lab_a/database.parquet lab_b/database.parquet --output merged.parquet
     """
-    from opcost.databases.merging import merge
-
     show(str(merge(databases, output)))

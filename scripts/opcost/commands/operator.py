@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import click
 
 from opcost.commands.run import budget, measure, verbosity, where_to_measure
+from opcost.runs.operators import operator_variant
+from opcost.runs.request import request
 
 
 @click.command()
@@ -45,8 +47,5 @@ def command(
     opcost operator "conv2d(1x{c}x56x56, {c}x{c}x{k}x{k})" --axis c=[32,64] --axis k=[1,3,5]
     opcost operator "linear(64x1024, 1024x1024)" --axis zeros=[0,0.5,0.9]
     """
-    from opcost.runs.operators import operator_variant
-    from opcost.runs.request import request
-
     settings = {**budget(max_device_time), **({} if rounds is None else {"rounds": rounds})}
     measure(request([operator_variant(description, axes)], device, threads, settings), verbose)

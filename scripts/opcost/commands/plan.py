@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from opcost.commands.run import budget, requested, verbosity, what_to_measure
+from opcost.runs.workflow import run_workflow
 
 
 @click.command()
@@ -19,8 +20,6 @@ def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
     opcost plan resnet50 --batch 1,8,32
     opcost plan "resnet*" --device cuda --max-device-time 10min
     """
-    from opcost.runs.workflow import run_workflow
-
     asked = requested(budget(max_device_time), **named)
     if code := run_workflow(asked.settings, "plan", verbose).code:
         raise SystemExit(code)

@@ -1,13 +1,13 @@
 """`opcost profile`."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from opcost.commands.run import budget, measure, requested, verbosity, what_to_measure
-
-if TYPE_CHECKING:
-    from opcost.runs.request import Request
+from opcost.runs.layers import layer_answer, layer_configs, layers_to_come
+from opcost.runs.profile import profile
+from opcost.runs.request import Request, request
 
 
 class _Kind(click.Choice[str]):
@@ -61,9 +61,6 @@ def command(
     opcost profile bert.yaml --by call --top 50
     opcost profile resnet18 --layers
     """
-    from opcost.runs.layers import layer_answer, layer_configs, layers_to_come
-    from opcost.runs.profile import profile
-    from opcost.runs.request import request
 
     def first_answer(asked: "Request") -> tuple[str, bool]:
         to_come = layers_to_come(asked) if layers else None

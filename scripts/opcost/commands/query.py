@@ -7,9 +7,17 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from opcost.commands import INCOMPLETE
 from opcost.commands.parameters import Database
+from opcost.databases.database import default_databases
+from opcost.errors import OpcostError
+from opcost.files import check_output
+from opcost.queries import listing
+from opcost.queries.query import DEFAULT_COLUMNS, Filter, column_named, elsewhere, query
 from opcost.results_folder import DATABASE
+from opcost.rows import records
 from opcost.terminal import show
+from opcost.text import with_meaning_of_noise
 
 _LINES = 20
 
@@ -114,15 +122,6 @@ def command(
     opcost query --operator '*norm*' --columns description,time,flops --csv > norms.csv
     opcost query merged.parquet --target h200 --text 'stride=[2,2]' --sort energy --json
     """
-    from opcost.commands import INCOMPLETE
-    from opcost.databases.database import default_databases
-    from opcost.errors import OpcostError
-    from opcost.files import check_output
-    from opcost.queries import listing
-    from opcost.queries.query import DEFAULT_COLUMNS, Filter, column_named, elsewhere, query
-    from opcost.rows import records
-    from opcost.text import with_meaning_of_noise
-
     paths = (*databases, *named) or (*default_databases()[: 1 if DATABASE.is_file() else None],)
     for path in databases:
         if path.name == str(path) and path.suffix != ".parquet" and not path.exists():
@@ -181,6 +180,6 @@ def command(
 def _id_of(tuple_id: str) -> str:
     if "(" not in tuple_id:
         return tuple_id
-    from opcost.tuples.parsing import parse
+    from opcost.tuples.parsing import parse  # it imports torch
 
     return parse(tuple_id).tuple_id

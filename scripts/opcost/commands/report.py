@@ -3,6 +3,9 @@
 import click
 
 from opcost.commands.run import verbosity
+from opcost.results_folder import REPORT
+from opcost.runs.request import nothing
+from opcost.runs.workflow import run_workflow
 from opcost.terminal import show
 
 
@@ -14,10 +17,6 @@ def command(verbose: bool) -> None:
     \b
     opcost report
     """
-    from opcost.results_folder import REPORT
-    from opcost.runs.request import nothing
-    from opcost.runs.workflow import run_workflow
-
     if code := run_workflow(nothing().settings, verbose=verbose).code:
         raise SystemExit(code)
     show(f"The report: {REPORT.resolve()}")

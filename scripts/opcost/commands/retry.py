@@ -1,11 +1,18 @@
 """`opcost retry`."""
 
+from contextlib import closing
 from pathlib import Path
 
 import click
 
 from opcost.commands import INCOMPLETE
 from opcost.commands.run import budget, budgeted, is_measured, verbosity
+from opcost.errors import OpcostError
+from opcost.results_folder import RESULTS
+from opcost.run_lock import RunLock
+from opcost.runs.forgetting import check_flags, forget
+from opcost.runs.request import asked_again, narrowed
+from opcost.studies import remembered
 from opcost.terminal import show
 
 _NO_BUDGET = (
@@ -34,15 +41,6 @@ def command(flags: tuple[str, ...], max_device_time: float | None, verbose: bool
     opcost retry
     opcost retry --flag disturbed
     """
-    from contextlib import closing
-
-    from opcost.errors import OpcostError
-    from opcost.results_folder import RESULTS
-    from opcost.run_lock import RunLock
-    from opcost.runs.forgetting import check_flags, forget
-    from opcost.runs.request import asked_again, narrowed
-    from opcost.studies import remembered
-
     check_flags(flags)
     forgotten: set[Path] = set()
     complete = True

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,10 +15,14 @@ from opcost.commands.parameters import (
     Model,
     Numbers,
 )
+from opcost.costs.model_argument import parse_argument, parse_input
+from opcost.files import content_of
+from opcost.models.variants import Options, variants
+from opcost.results_folder import DETAILS, REPORT, SUMMARY
+from opcost.runs.answer import answer, ended_by_budget
+from opcost.runs.request import Request, default_request, model_directory, request
+from opcost.runs.workflow import run_workflow
 from opcost.terminal import show
-
-if TYPE_CHECKING:
-    from opcost.runs.request import Request
 
 _OPTIONS = (
     click.argument("models", type=Model(), nargs=-1),
@@ -96,10 +100,6 @@ def command(max_device_time: float | None, details: bool, verbose: bool, **named
 
 def _answer(request: "Request", details: bool = False) -> tuple[str, bool]:
     """The costs of the models, or the summary of the study; and whether they are complete."""
-    from opcost.files import content_of
-    from opcost.results_folder import DETAILS, SUMMARY
-    from opcost.runs.answer import answer
-
     if "models" not in request.settings:
         files = [SUMMARY, *([DETAILS] if details else [])]
         return "\n\n".join(content_of(path).decode().rstrip() for path in files), True
@@ -122,10 +122,6 @@ def is_measured(
     answer: Callable[["Request"], tuple[str, bool]] = _answer,
 ) -> bool:
     """Run the workflow, print the answer, and return whether it is complete."""
-    from opcost.results_folder import REPORT
-    from opcost.runs.answer import ended_by_budget
-    from opcost.runs.workflow import run_workflow
-
     ended = run_workflow(request.settings, verbose=verbose)
     if ended.code:
         raise SystemExit(ended.code)
@@ -155,10 +151,6 @@ def requested(
     threads: tuple[int, ...],
 ) -> "Request":
     """The request of these arguments, with further settings."""
-    from opcost.costs.model_argument import parse_argument, parse_input
-    from opcost.models.variants import Options, variants
-    from opcost.runs.request import default_request, model_directory, request
-
     if not models:
         if any([batch, inputs, dtype, channels_last, arguments, device, threads]):
             raise click.UsageError("options of models and targets need a MODEL")
