@@ -22,6 +22,15 @@ def test_three_models_are_answered_in_20_lines_of_at_most_100_characters(three):
     assert max(map(len, lines)) <= 100
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_on_a_narrow_terminal_no_line_is_longer_and_no_time_is_lost(three, columns, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = first_screen(*three)
+    assert max(map(len, text.splitlines())) <= columns
+    assert text.count("5.00 ms ± 5.7%") == 3
+
+
 def test_each_model_has_its_cost_its_three_largest_parts_and_a_word_of_trust(three):
     text = first_screen(*three)
     for row in three[0]:

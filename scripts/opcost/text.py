@@ -1,6 +1,8 @@
 """Numbers and tables in readable form."""
 
 import math
+import shutil
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -10,8 +12,7 @@ from opcost.terminal import printable
 _PREFIXES = {-3: "n", -2: "µ", -1: "m", 0: "", 1: "k", 2: "M", 3: "G", 4: "T", 5: "P"}
 _DIGITS = 4
 _WIDE, _VERY_WIDE = 0.05, 0.4
-WIDTH = 100
-"""The longest line, in characters."""
+_WIDTH, _LEAST_WIDTH = 100, 40
 
 _MOST_NOISE = 0.5
 TOO_NOISY = "too noisy to say"
@@ -20,6 +21,13 @@ _MEANING_OF_NOISE = (
     "(opcost retry --flag disturbed), or in more rounds. The files have the numbers."
 )
 _CELL, _NARROW = 500, 40
+
+
+def width() -> int:
+    """The longest line, in characters: at most a terminal's, and at most 100."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return _WIDTH
+    return min(max(shutil.get_terminal_size().columns, _LEAST_WIDTH), _WIDTH)
 
 
 def seconds(value: float, digits: int = _DIGITS) -> str:
@@ -181,9 +189,9 @@ def significant(number: float, digits: int) -> str:
     return f"{rounded:.{max(digits - 1 - math.floor(math.log10(abs(rounded))), 0)}f}"
 
 
-def shortened(description: str, width: int = 64) -> str:
+def shortened(description: str, longest: int = 64) -> str:
     """A text, such as a tuple's description, cut to fit a line."""
-    cut = description if len(description) <= width else f"{description[: width - 3]}..."
+    cut = description if len(description) <= longest else f"{description[: longest - 3]}..."
     return printable(cut)
 
 
@@ -216,29 +224,41 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -
 
 def fitted(cells: Sequence[Mapping[str, str]], droppable: Iterable[str], left: int) -> list[str]:
     """Lines of a table, title -> text in each row, without the first `droppable` titles as far as
-    it would otherwise be wider than `WIDTH`. The first `left` titles are aligned left, and their
-    texts cut if that is not enough.
+    it would otherwise be wider than `width`. If that is not enough, each row is a few lines on a
+    narrow terminal; otherwise, the first `left` titles, which are aligned left, are cut.
     """
     titles = list(cells[0])
     for title in ("", *droppable):
         left -= title in titles[:left]
         titles = [each for each in titles if each != title]
         lines = table(titles, [[row[each] for each in titles] for row in cells], left)
-        if max(map(len, lines)) <= WIDTH:
+        if max(map(len, lines)) <= width():
             return lines
+    if width() < _WIDTH:
+        return [
+            *wrapped([f"{titles[0]}:"]),
+            *(line for row in cells for line in _in_lines(row, titles)),
+        ]
     short = [[shortened(row[each], _NARROW) for each in titles[:left]] for row in cells]
     rest = [[row[each] for each in titles[left:]] for row in cells]
     return table(titles, [[*a, *b] for a, b in zip(short, rest, strict=True)], left)
 
 
+def _in_lines(row: Mapping[str, str], titles: Sequence[str]) -> list[str]:
+    """A row of a table for a narrow terminal: its first text, then others with their titles."""
+    first, *others = titles
+    lines = [f"  {title}: {row[title]}" for title in others if row[title] not in ("", "-")]
+    return wrapped(shortened(line, _CELL) for line in (row[first], *lines))
+
+
 def wrapped(notes: Iterable[str], indent: str = "") -> list[str]:
-    """The notes in lines of at most 100 characters; further lines of a note are indented more."""
+    """The notes in lines of at most `width`; further lines of a note are indented more."""
     more = f"{indent}  "
     return [
         printable(line)
         for note in notes
         for line in textwrap.wrap(
-            note, WIDTH, initial_indent=indent, subsequent_indent=more, break_long_words=False
+            note, width(), initial_indent=indent, subsequent_indent=more, break_long_words=False
         )
     ]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from opcost.costs.breakdown import OTHERS, Part, costliest, with_rest_of
 from opcost.costs.module_tree import Branch
 from opcost.costs.terms import Term
-from opcost.text import counted, fitted, joules, percent, scaled, seconds, shortened, table
+from opcost.text import counted, fitted, joules, percent, scaled, seconds, shortened
 
 _DIGITS = 3
 _LINE = 90
@@ -114,10 +114,12 @@ def module_lines(branches: Sequence[Branch], model: str, title: str = "modules")
         for branch in branches
     ]
     header = [title, "calls", "FLOPs", "parameters"]
-    if root.is_unmeasured:
-        return table(header, rows)
-    header += ["time", "share" if known else "of measured", "energy"]
-    return _with_energy(header, rows, any(branch.energy_j for branch in branches))
+    if not root.is_unmeasured:
+        header += ["time", "share" if known else "of measured", "energy"]
+    if not any(branch.energy_j for branch in branches):
+        header, rows = [each for each in header if each != "energy"], [row[:6] for row in rows]
+    cells = [dict(zip(header, row, strict=True)) for row in rows]
+    return fitted(cells, ("parameters", "FLOPs", "calls", "energy", "share"), left=1)
 
 
 def _measured_part(branch: Branch, known: bool) -> list[str]:
@@ -153,7 +155,3 @@ def _name(branch: Branch, model: str) -> str:
 
 def _energy(value: float | None) -> str:
     return joules(value, _DIGITS) if value else "-"
-
-
-def _with_energy(header: list[str], rows: list[list[str]], energy: bool) -> list[str]:
-    return table(header, rows) if energy else table(header[:-1], [row[:-1] for row in rows])

@@ -12,13 +12,13 @@ from opcost.costs.waiting import WAITING_TITLE, waits_of
 from opcost.rows.flags import DISTURBED, FLAGS, POWER_CAPPED, THROTTLED
 from opcost.rows.quantities import COMPARED, TIME, Quantity
 from opcost.text import (
-    WIDTH,
     counted,
     fitted,
     names_by_text,
     shortened,
     some,
     table,
+    width,
     with_meaning_of_noise,
     wrapped,
 )
@@ -26,6 +26,7 @@ from opcost.tuples.model_table import not_extracted
 
 _COSTLIEST, _LARGEST = 5, 3
 _NAMED = 3
+_LINE = 100
 _END = "±: half of the 95 % interval. Details: opcost run --details, or results/details.txt"
 _ACT_ON = (DISTURBED, THROTTLED, POWER_CAPPED)
 """Flags after which a reader measures again, or compares with care."""
@@ -42,11 +43,12 @@ def first_screen(
     """
     parts: list[list[str]] = []
     if comparison:
-        parts += [[*_targets(comparison)], _costs(comparison), _breakdowns(comparison, shares)]
-        parts += [[shortened(line, WIDTH) for line in _to_act_on(comparison)]]
+        parts += [wrapped(_targets(comparison)), _costs(comparison)]
+        parts += [_breakdowns(comparison, shares)]
+        parts += [wrapped(shortened(line, _LINE) for line in _to_act_on(comparison))]
     parts += [[*lines] for lines in further]
     parts += [not_extracted(refused)] if refused else []
-    parts += [[_END]] if comparison else []
+    parts += [wrapped([_END])] if comparison else []
     return with_meaning_of_noise("\n\n".join("\n".join(lines) for lines in parts if lines))
 
 
@@ -99,7 +101,7 @@ def _breakdowns(comparison: Sequence[Row], shares: Sequence[Row]) -> list[str]:
         for row in _by_model(comparison)
     ]
     lines = table(list(cells[0]), [list(row.values()) for row in cells], left=len(cells[0]))
-    if max(map(len, lines)) <= WIDTH:
+    if max(map(len, lines)) <= width():
         return lines
     return wrapped(
         f"{shortened(' on '.join(names))}: {goes}; {trust}"
