@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opcost.arrow import skip_pandas_import
-from opcost.costs import answers, operators_at_points
+from opcost.costs import answers
 from opcost.costs.comparison import compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.launches import launch_lines
 from opcost.costs.published_text import published_lines
 from opcost.costs.requests import request_lines, requests_in
 from opcost.costs.summary import details, first_screen
-from opcost.costs.sweep_text import sweep_lines
+from opcost.costs.sweep_text import operator_lines, sweep_lines
 from opcost.costs.sweeps import single_operators, sweep_rows
 from opcost.databases.aggregation import end_to_end_rows
 from opcost.databases.model_ratios import read_ratios
@@ -80,7 +80,7 @@ with reported(snakemake.log[0]):
     study = load_study(snakemake.config)
     further = [
         sweep_lines(sweeps),
-        *operators_at_points.tables(of_targets, on_targets, rows),
+        operator_lines(of_targets, shares),
         request_lines(requests, shares),
         launch_lines(tables.launches),
         published_lines(study.published, comparison),

@@ -28,7 +28,6 @@ from opcost.report.quality import quality
 from opcost.report.results import FILES, Results
 from opcost.report.row_details import CHUNK, STEP, chunks, common
 from opcost.report.scatter import MAX_MARKS, scatter
-from opcost.report.sweeps import batches
 from opcost.rows import schemas
 from opcost.rows.flags import ABOVE_ROOF
 from opcost.rows.quantities import ENERGY, TIME
@@ -165,33 +164,6 @@ def test_devices_stand_side_by_side_with_intervals(results):
     alone = results.compared("processor")
     database = results.database.filter(pa.compute.equal(results.database["target"], "processor"))
     assert not list(side_by_side(replace(results, comparison=alone, database=database)))
-
-
-def test_batch_sizes_of_one_model_are_a_curve_for_each_target(results):
-    points = batches(at_batches(results, 8, 1, 2), TIME)
-    assert {point["series"] for point in points} == {
-        f"resnet18 on {target.name}" for target in TARGETS
-    }
-    mine = [point for point in points if point["series"] == "resnet18 on processor"]
-    assert [(point["x"], point["model"]) for point in mine] == [
-        (1, "second"),
-        (2, "third"),
-        (8, "first"),
-    ]
-    row = results.compared("processor")[1]
-    assert mine[0]["y"] == pytest.approx(1 / row["end_to_end_time_s"])
-    assert mine[0]["low"] == pytest.approx(1 / row["end_to_end_time_ci_high_s"])
-    assert {point["series"] for point in batches(at_batches(results, 1, 2), ENERGY)} == {
-        "resnet18 on large_gpu",
-        "resnet18 on small_gpu",
-    }
-
-
-def test_models_at_one_batch_size_are_no_curve(results):
-    assert batches(results, TIME) == []
-    assert batches(at_batches(results, 4, 4, 4), TIME) == []
-    assert "by batch size" not in render(results)
-    assert "Samples/s by batch size" in render(at_batches(results, 1, 2))
 
 
 def test_the_costliest_operators_have_a_colour_each_and_the_others_one(results):

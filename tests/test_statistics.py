@@ -8,12 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opcost.statistics import (
+    NORMAL_97_5,
     Estimate,
     correlated_sum,
     drifts,
+    energy_delay,
+    least,
     mean,
     median,
     ratio,
+    straight_line,
     student_97_5,
     weighted_sum,
 )
@@ -149,3 +153,46 @@ def test_drift_is_seen_and_noise_is_not():
     assert np.mean(steady) < 0.05
     assert np.mean(drifting) > 0.99
     assert not drifts([1.0, 2.0])
+
+
+def known(value, relative_sd=0.01):
+    margin = NORMAL_97_5 * relative_sd * value
+    return Estimate(value, value - margin, value + margin)
+
+
+def test_the_error_of_a_time_counts_for_each_power_of_it():
+    time, energy = known(2.0, 0.01), known(10.0, math.hypot(0.01, 0.02))
+    found = energy_delay(time, energy, 2)
+    assert found.value == 40
+    assert found.sd / found.value == pytest.approx(math.hypot(0.02, 3 * 0.01))
+    assert energy_delay(time, None, 1) is None
+    assert energy_delay(Estimate(2.0, None, None), energy, 1) == Estimate(20.0, None, None)
+
+
+def test_the_least_is_found_with_what_noise_does_not_separate_from_it():
+    costs = [known(1.01), None, known(1.0), known(1.2), Estimate(9.0, None, None)]
+    assert least(costs) == (2, [0, 4])
+    assert least([None, Estimate(0.0, 0.0, 0.0)]) == (None, [])
+
+
+def test_intervals_of_a_straight_line_hold_the_truth_and_few_lines_are_missed():
+    generator = np.random.default_rng(1)
+    found = []
+    for _ in range(400):
+        true = [(x, 10 + 2 * x) for x in (1, 2, 4, 8, 16)]
+        drawn = [(x, value * generator.normal(1, 0.02), 0.02 * value) for x, value in true]
+        points = [
+            (x, Estimate(value, value - NORMAL_97_5 * sd, value + NORMAL_97_5 * sd))
+            for x, value, sd in drawn
+        ]
+        found.append(straight_line(points))
+    lines = [each for each in found if each]
+    assert len(lines) >= 390
+    for part, truth in ((0, 10), (1, 2)):
+        assert np.mean([line[part].low <= truth <= line[part].high for line in lines]) > 0.92
+
+
+def test_what_is_no_line_or_has_too_few_known_points_has_none():
+    assert straight_line([(x, known(float(x**2))) for x in (1, 2, 4, 8)]) is None
+    assert straight_line([(x, known(float(x))) for x in (1, 1, 2)]) is None
+    assert straight_line([(x, Estimate(float(x), None, None)) for x in (1, 2, 4)]) is None

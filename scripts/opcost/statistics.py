@@ -10,6 +10,10 @@ import numpy as np
 NORMAL_97_5 = statistics.NormalDist().inv_cdf(0.975)
 """Half of a 95 % interval of a normal variable, in standard deviations."""
 
+_LEAST_OF_A_LINE = 3
+"""A line through fewer points would always fit."""
+_MISFIT_P = 0.01
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -161,6 +165,61 @@ def correlated_sum(terms: Iterable[tuple[float, Estimate]]) -> Estimate:
         total([each.low for _, each in listed]),
         total([each.high for _, each in listed]),
     )
+
+
+def energy_delay(time: Estimate | None, energy: Estimate | None, exponent: int) -> Estimate | None:
+    """Energy times a power of the time, in joules and seconds: with 1 the energy-delay product
+    (Gonzalez and Horowitz, Energy dissipation in general purpose microprocessors, IEEE Journal of
+    Solid-State Circuits 31, 1996), with 2 ED2P (Martin, Nystroem and Penzes, ET2, in Power Aware
+    Computing, 2002). None if one of the two is unknown or zero.
+
+    As an energy is a power times the time, the time's relative error counts once for each power of
+    it, and the power's error, the energy's beyond the time's, once.
+    """
+    if time is None or energy is None or not time.value or not energy.value:
+        return None
+    value = energy.value * time.value**exponent
+    if time.sd is None or energy.sd is None:
+        return Estimate(value, None, None)
+    of_time, of_energy = time.sd / time.value, energy.sd / energy.value
+    of_power = math.sqrt(max(of_energy**2 - of_time**2, 0.0))
+    margin = NORMAL_97_5 * math.hypot(of_power, (exponent + 1) * of_time) * value
+    return Estimate(value, value - margin, value + margin)
+
+
+def least(costs: Sequence[Estimate | None]) -> tuple[int | None, list[int]]:
+    """The position of the least positive cost, None if there is none, and the positions of those
+    that noise does not separate from it: the interval of their ratio includes 1, or is unknown.
+    """
+    known = {place: cost for place, cost in enumerate(costs) if cost is not None and cost.value > 0}
+    if not known:
+        return None, []
+    best = min(known, key=lambda place: known[place].value)
+    ratios = {place: ratio(cost, known[best]) for place, cost in known.items() if place != best}
+    return best, [place for place, each in ratios.items() if each.low is None or each.low <= 1]
+
+
+def straight_line(points: Iterable[tuple[float, Estimate]]) -> tuple[Estimate, Estimate] | None:
+    """The start a and the slope b of value = a + b x, weighted by the variances of the values.
+
+    None for fewer than three places with an interval, and if the line does not fit: its squared
+    residuals are larger than these intervals explain (chi-squared test at 1 %).
+    """
+    from scipy import special
+
+    known = [(x, each.value, each.sd) for x, each in points if each.sd]
+    if len({x for x, _, _ in known}) < _LEAST_OF_A_LINE:
+        return None
+    x, values, sds = np.array(known, float).T
+    line, covariance = np.polyfit(x, values, 1, w=1 / sds, cov="unscaled")
+    squares = float(np.sum(((values - np.polyval(line, x)) / sds) ** 2))
+    if special.chdtrc(len(known) - 2, squares) < _MISFIT_P:
+        return None
+    slope, start = (
+        Estimate(float(value), float(value - margin), float(value + margin))
+        for value, margin in zip(line, NORMAL_97_5 * np.sqrt(np.diag(covariance)), strict=True)
+    )
+    return start, slope
 
 
 def student_97_5(degrees_of_freedom: float | None) -> float:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opcost.costs import operators_at_points
 from opcost.costs.breakdown import breakdown
 from opcost.costs.comparison import Tables, compare_study
 from opcost.costs.estimate import OPERATOR_COLUMNS
@@ -16,7 +15,7 @@ from opcost.costs.explanation import explain
 from opcost.costs.headline import headline
 from opcost.costs.known_ratios import ratios_of
 from opcost.costs.requests import requests_in
-from opcost.costs.sweeps import least_along_axes, series_of, single_operators, sweep_rows
+from opcost.costs.sweeps import single_operators, sweep_rows
 from opcost.databases.aggregation import end_to_end_rows, write_database
 from opcost.databases.database import read_database
 from opcost.databases.measured import find_measured
@@ -217,17 +216,6 @@ def of_study(prefix: str) -> Iterator[Line]:
     sweeps = sweep_rows(study.sweeps, study.target_sweeps, [*found.comparison, *alone], models)
     for row in sweeps:
         yield from lines_of("sweeps", row, at(row))
-    for series in series_of(sweeps):
-        for least in least_along_axes(series):
-            others = ",".join(f"{axis}={value}" for axis, value in least.at.items())
-            where = series[0]["sweep"], prefix, f"optimum:{least.axis}[{others}]", "sweep"
-            best = least.optimum
-            yield Line(*where, f"{least.quantity}_at", best.at, best.low, best.high)
-            yield estimated(best.cost, *where, least.quantity.value)
-    for sweep in study.target_sweeps:
-        for each in operators_at_points.costs(sweep, on_targets, operators):
-            for target, costs in each.on.items():
-                where = "", f"{prefix}/{target}", f"operator:{each.operator}", "sweep"
-                known = {quantity: cost for quantity, cost in costs.items() if cost}
-                yield from (estimated(known[each], *where, each.value) for each in known)
+        for mark in ("least", "within_noise"):
+            yield from (Line(*at(row), mark, "sweep", each, 1) for each in row[mark])
     yield from of_database(DATABASE, prefix)

@@ -9,12 +9,11 @@ from opcost.devices.gpu_settings import Gpu
 from opcost.devices.kinds import wait_for_devices
 from opcost.devices.operating_point import applied
 from opcost.errors import OpcostError
-from opcost.optimum import Optimum, energy_delay, optimum
 from opcost.power.monitor import Monitor
 from opcost.power.power_limit import held, name_of
 from opcost.power.windows import start
 from opcost.rows.quantities import ED2P, ENERGY, TIME
-from opcost.statistics import Estimate, mean, ratio
+from opcost.statistics import Estimate, energy_delay, least, mean
 from opcost.target import OperatingPoint
 from opcost.text import joules, table, with_interval
 from opcost.text import seconds as seconds_text
@@ -65,25 +64,8 @@ class LimitSweep:
         """The measured limit with the least energy x time squared; None if no limit has an energy.
         Limits between the measured ones, and intervals, are not considered.
         """
-        known = [(ed2p.value, point) for point in self.points if (ed2p := point.ed2p)]
-        return min(known, key=lambda each: each[0])[1] if known else None
-
-    @property
-    def optimum(self) -> Optimum | None:
-        """The limit with the least energy x time squared on a curve through the points, with an
-        interval; None for fewer than four limits that have an energy with an interval.
-        """
-        return optimum([(point.limit_w, ed2p) for point in self.points if (ed2p := point.ed2p)])
-
-    def _as_good(self, best: AtLimit) -> list[AtLimit]:
-        """The other limits whose cost does not differ from the best one within the errors."""
-        assert best.ed2p is not None
-        found = []
-        for point in self.points:
-            more = ratio(point.ed2p, best.ed2p) if point.ed2p and point is not best else None
-            if more is not None and (more.low is None or more.low <= 1):
-                found.append(point)
-        return found
+        best, _ = least([point.ed2p for point in self.points])
+        return None if best is None else self.points[best]
 
     def to_pandas(self) -> "pd.DataFrame":
         """A row for each limit: watts, seconds, joules and J s², with the ends of intervals."""
@@ -97,17 +79,13 @@ class LimitSweep:
         reasons = {point.reason for point in self.points if point.reason is not None}
         lines += [f"no energy: {reason}" for reason in sorted(reasons)]
         if self.best is not None:
-            alike = ", ".join(f"{point.limit_w:g} W" for point in self._as_good(self.best))
+            _, within_noise = least([point.ed2p for point in self.points])
+            alike = ", ".join(f"{self.points[each].limit_w:g} W" for each in within_noise)
             similar = f"; not distinguishable from it: {alike}" if alike else ""
             lines.append(f"Least energy x time² among these: {self.best.limit_w:g} W{similar}.")
         drawn = [each.mean_power_w for each in self.points if each.mean_power_w is not None]
         if drawn and max(drawn) < _BINDS * min(each.limit_w for each in self.points):
             lines.append(f"The step draws at most {max(drawn):.3g} W: none of the limits binds.")
-        if found := self.optimum:
-            lines.append(
-                f"On a curve through them: {found.at:.0f} W "
-                f"[{found.low:.0f}, {found.high:.0f}]{found.beyond}."
-            )
         return "\n".join(lines)
 
 

@@ -38,7 +38,7 @@ from opcost.report.operator_table import operator_table
 from opcost.report.quality import quality
 from opcost.report.results import Results
 from opcost.report.row_details import CHUNK, STEP, chunks, common, raw_charts
-from opcost.report.sweeps import by_batch, sweeps
+from opcost.report.sweeps import sweeps
 from opcost.rows import schemas
 from opcost.rows.flags import FLAGS
 from opcost.rows.quantities import COMPARED, POWER, TIME, Quantity
@@ -105,7 +105,6 @@ def _sections(results: Results) -> dict[str, Any]:
         "quantities": quantities,
         "without_energy": cards.without_energy(results),
         "side_by_side": list(cards.side_by_side(results)),
-        "by_batch": by_batch(results),
         "sweeps": sweeps(results),
         "agreements": [agreement(results, quantity) for quantity in quantities],
         "caveats": all_caveats(results),

@@ -565,22 +565,26 @@ SWEEPS = _schema(
         ("point", pa.string(), "the value of each axis of the model, as JSON"),
         ("target_point", pa.string(), "the value of each axis of the target, as JSON"),
         ("batch_size", pa.int64(), "samples of an iteration; null if unknown"),
-        ("tuples", pa.int64(), "distinct operator tuples of the model that launch kernels"),
-        ("new_tuples", pa.int64(), "those that no earlier point of the sweep has"),
         ("tuple_id", pa.string(), "that of an operator without a model; null for a model"),
-        ("flops", pa.int64(), "FLOPs of that operator; null if unknown"),
+        ("flops", pa.int64(), "FLOPs of an iteration, or of that operator; null if unknown"),
         ("bytes", pa.int64(), "minimum bytes moved by that operator"),
-        ("device_name", pa.string(), "product name of its device; null for a model"),
         (
             "flags",
             pa.list_(pa.string()),
             "of that operator, or else of the model end to end; null if this was not measured",
         ),
-        ("runs", pa.int64(), "runs of that operator, or else of the model end to end"),
+        ("estimated", pa.list_(pa.string()), "which of `time` and `energy` are estimates"),
         (
-            TIME.run_sd,
-            pa.float64(),
-            "relative standard deviation of runs of an operator on the target",
+            "least",
+            pa.list_(pa.string()),
+            "which of `time`, `energy`, `edp` and `ed2p` of a sample are the least among the "
+            "points that differ from this one in the batch size and the axes of targets alone",
+        ),
+        (
+            "within_noise",
+            pa.list_(pa.string()),
+            "which of them noise does not separate from the least: the 95 % interval of their "
+            "ratio includes 1",
         ),
         *(
             column
@@ -590,36 +594,17 @@ SWEEPS = _schema(
                     f"{unit} of an iteration: measured end to end, or else the sum over "
                     "its operators; of an operator without a model, its own"
                 ),
-                (
-                    f"{quantity}_is_estimate",
-                    pa.bool_(),
-                    "whether it is an estimate; null without one",
-                ),
                 (f"{quantity}_reason", pa.string(), f"why the {quantity} is null"),
-                *quantity.of("sample").described(
-                    f"{unit} of a sample, or of a call of an operator without a model"
-                ),
-                *quantity.of("fixed").described(
-                    f"{unit} of an iteration, whatever its batch size: of the straight line "
-                    "through the points that differ from this one in the batch size alone; null "
-                    "for fewer than three, and if a line does not fit"
-                ),
-                *quantity.of("marginal").described(f"{unit} of one more sample, by that line"),
-                *quantity.relative("above_least").described(
-                    f"{unit} of a sample, above the least among the points that differ from this "
-                    "one in the batch size and the axes of targets alone, as a share; 0 at the "
-                    "least; null if no other such point was measured"
-                ),
             )
         ),
-        *EDP.of("sample").described("energy of a sample times its time"),
-        *ED2P.of("sample").described("energy of a sample times its time squared"),
-        (
-            "is_on_front",
-            pa.bool_(),
-            "whether no point that differs in the batch size and the axes of targets alone needs "
-            "less time for a sample and no more energy, or less energy and no more time; null if "
-            "one of them is unknown, and without such a point",
+        ("samples_per_s", pa.float64(), "samples per second; null if the batch size is unknown"),
+        *(
+            (quantity.of("sample").value, pa.float64(), meaning)
+            for quantity, meaning in (
+                (ENERGY, "gross joules of a sample, or else of an iteration or call"),
+                (EDP, "that energy times the time"),
+                (ED2P, "that energy times the time squared"),
+            )
         ),
     ],
 )

@@ -1,21 +1,18 @@
 """The text that a run prints when it ends: the costs of its models on its targets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from opcost.addresses import Addresses
-from opcost.costs import operators_at_points
 from opcost.costs.answers import costs_of_models
-from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.headline import RUNS
 from opcost.costs.requests import request_lines, requests_in
 from opcost.costs.summary import details, first_screen
-from opcost.costs.sweep_text import sweep_lines
-from opcost.databases.selection import asked_for
+from opcost.costs.sweep_text import operator_lines, sweep_lines
+from opcost.costs.sweeps import by_sweep
 from opcost.planning.target_plan import beyond_budget
 from opcost.results_folder import (
     ANSWERS,
-    DATABASE,
     IN_CONTEXT,
     MODELS,
     SHARES,
@@ -27,8 +24,7 @@ from opcost.rows.quantities import TIME
 from opcost.runs.request import Request, extracted
 from opcost.study import Study
 from opcost.text import duration, wrapped
-from opcost.tuples.model_tuples import ModelTuples, refusals
-from opcost.tuples.traces import calls_on
+from opcost.tuples.model_tuples import refusals
 
 _CONTINUE = (
     "The same command goes on from here, with the full budget again; without a budget, it "
@@ -43,26 +39,28 @@ def answer(request: Request, detailed: bool = False) -> tuple[str, bool]:
     study, asked = request.study, request.asked
     addresses = Addresses(study)
     comparison = [row for row in costs_of_models(ANSWERS) if _pair(row) in asked]
-    shares, in_context, sweeps = (
+    shares, in_context = (
         [row for row in records.read(path, schema).to_pylist() if _pair(row) in asked]
-        for path, schema in (
-            (SHARES, schemas.SHARES),
-            (IN_CONTEXT, schemas.IN_CONTEXT),
-            (SWEEPS, schemas.SWEEPS),
-        )
+        for path, schema in ((SHARES, schemas.SHARES), (IN_CONTEXT, schemas.IN_CONTEXT))
     )
+    # Points of other runs are shown beside those of this one: one of them may be the best.
+    every = by_sweep(records.read(SWEEPS, schemas.SWEEPS).to_pylist()).values()
+    sweeps = [
+        row for points in every if any(_pair(each) in asked for each in points) for row in points
+    ]
     for row in comparison:
         row[RUNS] = _runs_s(addresses, *_pair(row))
     models = [*extracted(study).values()]
     requests = request_lines(requests_in(study.generations, comparison), shares)
-    further = [sweep_lines(sweeps), *_at_points(study, addresses, models), requests]
+    at_points = operator_lines(study.target_sweeps, shares)
+    further = [sweep_lines(sweeps), at_points, requests]
     text = first_screen(comparison, shares, refusals(models), further)
     if detailed:
         text += f"\n\n{details(comparison, shares, in_context)}"
     compared = (row for row in comparison if row[TIME.error.value] is not None)
     isolated = (row for row in sweeps if row["tuple_id"] and row[TIME.value] is not None)
     known = {_pair(row) for row in (*compared, *isolated)}
-    return text, known == asked
+    return text, known >= asked
 
 
 def _runs_s(addresses: Addresses, target: str, model: str) -> list[float]:
@@ -70,20 +68,6 @@ def _runs_s(addresses: Addresses, target: str, model: str) -> list[float]:
     paths = runs_of_subject(addresses.folders[target], MODELS, addresses.definition(model))
     rows = records.read_all(paths, schemas.MODEL, [TIME.value])
     return [row[TIME.value] for row in rows.to_pylist() if row[TIME.value] is not None]
-
-
-def _at_points(
-    study: Study, addresses: Addresses, models: Sequence[ModelTuples]
-) -> list[list[str]]:
-    """For each sweep of targets, the table of operators at its points."""
-    if not study.target_sweeps or not DATABASE.exists():
-        return []
-    on_targets = {target: calls_on(folder, models) for target, folder in addresses.folders.items()}
-    tuple_ids = sorted({each for model in models for each in model.by_id})
-    conditions = {target: each.to_json() for target, each in study.conditions.items()}
-    database = records.read(DATABASE, schemas.DATABASE, OPERATOR_COLUMNS)
-    rows = asked_for(database, conditions, tuple_ids).to_pylist()
-    return operators_at_points.tables(study.target_sweeps, on_targets, rows)
 
 
 def ended_by_budget(study: Study) -> list[str]:
