@@ -8,13 +8,7 @@ from typing import Any
 
 from opcost.costs.caveats import INTERVAL
 from opcost.costs.headline import ESTIMATED
-from opcost.costs.sweeps import (
-    axes_of,
-    batch_axes,
-    by_sweep,
-    on_target,
-    sample_cost,
-)
+from opcost.costs.sweeps import axes_of, batch_axes, by_sweep, on_target, sample_cost
 from opcost.costs.terms import Row
 from opcost.models.axes import Sweep, described, label, number, text
 from opcost.rows.flags import explained
@@ -58,17 +52,17 @@ def point_cells(points: Sequence[Row]) -> list[dict[str, str]]:
     has_samples = any(row["batch_size"] for row in points)
     # A product of energy and time asks how far a device should be slowed.
     has_targets = any(map(on_target, points))
-    each = "energy/sample" if has_samples else "energy"
+    time, energy = ("samples/s", "energy/sample") if has_samples else ("time", "energy")
     cells = []
     for row in points:
         cell = {label(axis): text(value) for axis, value in axes_of(row).items()}
         cell["time"] = _cost(row, TIME, TIME.read(row))
         if has_samples:
             cell["samples/s"] = _rate(row, row["batch_size"])
-        cell["samples/s" if has_samples else "time"] += _mark(row, TIME)
+        cell[time] += _mark(row, TIME)
         cell["FLOP/s"] = _rate(row, row["flops"], "FLOP/s")
         cell["bandwidth"] = _rate(row, row["bytes"], "B/s")
-        cell[each] = _cost(row, ENERGY, sample_cost(row, ENERGY)) + _mark(row, ENERGY)
+        cell[energy] = _cost(row, ENERGY, sample_cost(row, ENERGY)) + _mark(row, ENERGY)
         cell["power"] = _power(row)
         if has_targets:
             cell |= {each.name.upper(): _each(row, each) + _mark(row, each) for each in (EDP, ED2P)}
