@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from opcost import statistics
-from opcost.costs import in_context_text
 from opcost.costs.answers import measured_inputs
 from opcost.costs.caveats import caveats
 from opcost.costs.cost_tables import missing_lines, module_lines, operator_lines
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.explanation import Explanation
 from opcost.costs.headline import cost_cells, headline
+from opcost.costs.in_context_text import difference_cells
 from opcost.costs.model_argument import run_command
 from opcost.costs.module_tree import NOTABLE, module_tree
 from opcost.costs.phases import phase_lines
@@ -32,6 +32,7 @@ from opcost.text import (
     significant,
     some,
     table,
+    table_of,
     with_interval,
     with_meaning_of_noise,
     wrapped,
@@ -327,12 +328,12 @@ def _details(model: ModelTuples, explanation: Explanation) -> str:
     if explanation.conditions_id:
         where += f" ({explanation.conditions_id})"
     lines = [f"Details of target {where}", *_comparison(compared)]
+    lines += table_of(difference_cells([compared]))
     waits = waiting(compared)
     timed = explanation.estimate.in_context.rows() if explanation.estimate.whole else []
     notes = [
         *_interval(compared),
         *caveats([compared], in_context=timed),
-        *([note] if timed and (note := in_context_text.note(compared, timed)) else []),
         *_recorded(model, explanation),
         *([f"{waits}."] if waits else []),
     ]

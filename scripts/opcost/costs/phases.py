@@ -12,7 +12,7 @@ from opcost.models.phases import BACKWARD, COMPARED_PHASES, FORWARD, compared_ph
 from opcost.rows.quantities import PHASE_TIMES, TIME
 from opcost.rows.runs import combined_value
 from opcost.statistics import Estimate
-from opcost.text import difference, percent, significant, table, with_interval
+from opcost.text import difference, percent, significant, table_of, with_interval
 
 _ESTIMATE, _END_TO_END = "estimate", "end_to_end"
 
@@ -68,10 +68,7 @@ def phase_lines(comparison: Iterable[Row], named: bool = True) -> list[str]:
 
     A row may lack the end-to-end measurement. With `named`, models are named.
     """
-    cells = [cell for row in comparison for cell in _cells(row, named)]
-    if not cells:
-        return []
-    return table(list(cells[0]), [list(cell.values()) for cell in cells], left=1 + named)
+    return table_of([cell for row in comparison for cell in _cells(row, named)], left=1 + named)
 
 
 def _cells(row: Row, named: bool) -> Iterator[dict[str, str]]:

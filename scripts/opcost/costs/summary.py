@@ -17,7 +17,7 @@ from opcost.text import (
     names_by_text,
     shortened,
     some,
-    table,
+    table_of,
     width,
     with_meaning_of_noise,
     wrapped,
@@ -100,7 +100,7 @@ def _breakdowns(comparison: Sequence[Row], shares: Sequence[Row]) -> list[str]:
         }
         for row in _by_model(comparison)
     ]
-    lines = table(list(cells[0]), [list(row.values()) for row in cells], left=len(cells[0]))
+    lines = table_of(cells, left=len(cells[0]))
     if max(map(len, lines)) <= width():
         return lines
     return wrapped(
@@ -160,7 +160,7 @@ def _details(
         if quantity == TIME or any(row[quantity.of("end_to_end").value] for row in comparison):
             lines += ["", f"The estimate of {quantity} beside the end-to-end measurement:"]
             cells = [{"model": row["model"], **trust_cells(row, quantity)} for row in comparison]
-            lines += table(list(cells[0]), [list(row.values()) for row in cells])
+            lines += table_of(cells)
     first = comparison[0]
     notes = [
         f"Cache state {first['cache_state']}. {_of_what(comparison)} {TRUST_MEANING}",
