@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from time import perf_counter  # bound here: a model may replace the one in `time`
 from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from opcost import statistics
 from opcost.devices.device import Device
 from opcost.devices.disturbance import Watch
@@ -21,8 +19,8 @@ from opcost.measuring.timing import TimeMeasurement
 from opcost.measuring.workload import ModelWorkload
 from opcost.rows.quantities import CALL_TIME
 from opcost.statistics import Estimate
+from opcost.tuples.operator_calls import OperatorCalls
 from opcost.tuples.operator_tuple import OperatorTuple
-from opcost.tuples.recorder import NO_OPERATORS
 
 _LEAST_PASSES, _MOST_PASSES = 10, 200
 _TRIES = 5
@@ -59,7 +57,7 @@ class InContext:
         }
 
 
-class CallClock(TorchDispatchMode):
+class CallClock(OperatorCalls):
     """Marks the start and the end of each operator call."""
 
     def __init__(self, device: Device, hold_s: float) -> None:
@@ -72,16 +70,7 @@ class CallClock(TorchDispatchMode):
         self._released = device.hold_back(0.0)
         self._since_s = perf_counter()
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func.namespace in NO_OPERATORS:
-            return func(*args, **kwargs)
+    def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(self.marks) % _CALLS_AHEAD == 0:
             self._hold_back()
         before = self._mark()
