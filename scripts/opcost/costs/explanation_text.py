@@ -12,13 +12,13 @@ from opcost.costs.cost_tables import missing_lines, module_lines, operator_lines
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.explanation import Explanation
 from opcost.costs.headline import cost_cells, headline
+from opcost.costs.host import waiting
 from opcost.costs.in_context_text import difference_cells
 from opcost.costs.model_argument import run_command
 from opcost.costs.module_tree import NOTABLE, module_tree
 from opcost.costs.phases import phase_lines
 from opcost.costs.terms import Row, terms_of
 from opcost.costs.trust import trust_cells, trust_in_all
-from opcost.costs.waiting import waiting
 from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import ANSWERS, DATABASE

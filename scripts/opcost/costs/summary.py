@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from opcost.costs.breakdown import Part, breakdown, largest_text, shares_text
 from opcost.costs.caveats import caveats, precision_missed, variation_is_much
 from opcost.costs.headline import cost_cells
+from opcost.costs.host import waits_of
 from opcost.costs.phases import phase_lines
 from opcost.costs.terms import Row
 from opcost.costs.trust import TRUST_MEANING, trust_cells, trust_in_all
-from opcost.costs.waiting import WAITING_TITLE, waits_of
 from opcost.rows.flags import DISTURBED, FLAGS, POWER_CAPPED, THROTTLED
 from opcost.rows.quantities import COMPARED, TIME, Quantity
 from opcost.text import (
@@ -168,7 +168,7 @@ def _details(
     ]
     lines += ["", *wrapped(notes)]
     if waits := waits_of(comparison):
-        lines += ["", f"{WAITING_TITLE} (share of the estimate):"]
+        lines += ["", "How long the device waits for its host (share of the estimate):"]
         lines += wrapped((f"{text}." for text in waits), "  ")
     return lines
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import altair as alt
 
 from opcost.costs.caveats import caveats
+from opcost.costs.host import waits_of
 from opcost.costs.in_context_text import tuple_cells
-from opcost.costs.waiting import waits_of
 from opcost.report.results import Results, Row
 from opcost.report.theme import INK, Figure, dots
 from opcost.rows.quantities import COMPARED, TIME, Quantity
