@@ -330,10 +330,9 @@ def _details(model: ModelTuples, explanation: Explanation) -> str:
     lines = [f"Details of target {where}", *_comparison(compared)]
     lines += table_of(difference_cells([compared]))
     waits = waiting(compared)
-    timed = explanation.estimate.in_context.rows() if explanation.estimate.whole else []
     notes = [
         *_interval(compared),
-        *caveats([compared], in_context=timed),
+        *caveats([compared], in_context=explanation.estimate.in_context.rows()),
         *_recorded(model, explanation),
         *([f"{waits}."] if waits else []),
     ]

@@ -39,10 +39,13 @@ class Ended(NamedTuple):
 
 
 def run_workflow(
-    settings: Mapping[str, Any], goal: str | None = None, verbose: bool = False
+    settings: Mapping[str, Any],
+    goal: str | None = None,
+    verbose: bool = False,
+    prints: bool = False,
 ) -> Ended:
     """Show and run the Snakemake command with these keys of the configuration, for a goal (default:
-    everything), which prints to standard output. `verbose` shows all output of Snakemake.
+    everything) that `prints` to standard output or not. `verbose` shows all output of Snakemake.
     """
     if importlib.util.find_spec("snakemake") is None:
         raise OpcostError("measuring needs Snakemake: pip install snakemake")
@@ -66,12 +69,12 @@ def run_workflow(
             status = process.wait()
         return Ended(_code(status, signals), 1)
     environment = os.environ | {"OPCOST_DISPLAY": "yes"}
-    display = Display(sys.stderr, bar=goal is None)
+    display = Display(sys.stderr, bar=not prints)
     process = subprocess.Popen(
         command,
         env=environment,
-        stdout=subprocess.PIPE if goal is None else None,
-        stderr=subprocess.PIPE if goal else subprocess.STDOUT,
+        stdout=None if prints else subprocess.PIPE,
+        stderr=subprocess.PIPE if prints else subprocess.STDOUT,
         text=True,
         errors="replace",
     )
