@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from opcost.commands.run import budget, measure, requested, verbosity, what_to_measure
+from opcost.costs.in_context import GROUPINGS
 from opcost.runs.layers import layer_answer, layer_configs
 from opcost.runs.profile import profile
 from opcost.runs.request import request
@@ -16,7 +17,7 @@ from opcost.runs.workflow import run_workflow
 @verbosity
 @click.option(
     "--by",
-    type=click.Choice(["operator", "tuple", "module", "call"]),
+    type=click.Choice(GROUPINGS),
     default="operator",
     show_default=True,
     help="The rows of the table.",

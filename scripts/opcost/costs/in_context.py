@@ -25,6 +25,8 @@ from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from opcost import statistics
 from opcost.costs.terms import Row
 from opcost.noise import Runs, block_error, with_interval
@@ -68,37 +70,32 @@ class InContextTimes:
         self._kernels = {term.record.operator_tuple.tuple_id for term in estimate.terms}
         measured = estimate.measured_whole
         timed = [row for row in measured if row[CALL_TIME.value]]
-        known = [(row, found) for row in undisturbed(timed) if (found := self._by_call(row))]
+        known = [(row, found) for row in undisturbed(timed) if len(found := self._by_call(row))]
         self._clocked = [row["clocked_time_s"] / row[TIME.value] for row, _ in known]
-        self._runs = [
-            [statistics.correlated_sum([(1 / row[TIME.value], each)]) for each in by_call]
-            for row, by_call in known
-        ]
+        # For each run, and each call in it: value, low and high; limits are NaN if unknown.
+        self._shares = [found / row[TIME.value] for row, found in known]
         self.reason = None
-        if measured and not self._runs:
+        if measured and not self._shares:
             unknown = _OTHER_CALLS if timed else _NOT_MEASURED
             reasons = (row["in_context_reason"] for row in measured)
             self.reason = next(filter(None, reasons), unknown if self._ids else _NO_CALLS)
 
-    def _by_call(self, row: Row) -> list[Estimate]:
-        """The time of each of the model's calls in one run; empty if the run made others.
+    def _by_call(self, row: Row) -> np.ndarray:
+        """Value, low and high of each of the model's calls in one run; empty if the run made
+        others.
 
         Views of the device may differ from those extracted: their times are then unknown and zero.
         """
-        columns = (row[name] for name in CALL_TIME.names)
-        found = [Estimate(*limits) for limits in zip(*columns, strict=True)]
+        times = np.array([row[name] for name in CALL_TIME.names], float).T
         executed = row["call_tuple_id"]
         if executed == self._ids:
-            return found
-        kernels = [
-            (tuple_id, time)
-            for tuple_id, time in zip(executed, found, strict=True)
-            if tuple_id in self._kernels
-        ]
-        if [tuple_id for tuple_id, _ in kernels] != [self._ids[n] for n in self.launching]:
-            return []
-        times = dict(zip(self.launching, (time for _, time in kernels), strict=True))
-        return [times.get(number, Estimate(0.0, 0.0, 0.0)) for number in range(len(self._ids))]
+            return times
+        launching = [number for number, each in enumerate(executed) if each in self._kernels]
+        if [executed[n] for n in launching] != [self._ids[n] for n in self.launching]:
+            return np.empty(0)
+        found = np.zeros((len(self._ids), len(CALL_TIME.names)))
+        found[self.launching] = times[launching]
+        return found
 
     @cached_property
     def launching(self) -> list[int]:
@@ -109,10 +106,10 @@ class InContextTimes:
     def by_call_s(self) -> list[float]:
         """Seconds of each of the model's calls, views included; empty if unknown."""
         end_to_end = self._estimate.whole_time
-        if end_to_end is None:
+        if end_to_end is None or not self._shares:
             return []
-        columns = zip(*self._runs, strict=True)
-        return [fmean(each.value for each in column) * end_to_end.value for column in columns]
+        found: list[float] = (np.mean(self._shares, axis=0)[:, 0] * end_to_end.value).tolist()
+        return found
 
     @cached_property
     def operators(self) -> Estimate | None:
@@ -130,7 +127,7 @@ class InContextTimes:
     def in_context(self, numbers: Sequence[int]) -> Estimate | None:
         """Seconds of these calls inside the running model; None if unknown."""
         end_to_end = self._estimate.whole_time
-        if not self._runs or end_to_end is None:
+        if not self._shares or end_to_end is None:
             return None
         return statistics.product(self._share(numbers), end_to_end)
 
@@ -138,14 +135,11 @@ class InContextTimes:
         """The share of these calls in the end-to-end time. The errors of calls in one run add up,
         as if they had one cause.
         """
-        totals = [
-            statistics.correlated_sum((1.0, by_call[number]) for number in numbers)
-            for by_call in self._runs
-        ]
-        values = [each.value for each in totals]
+        totals = [shares[numbers].sum(axis=0).tolist() for shares in self._shares]
+        values = [value for value, _, _ in totals]
         if min(values) <= 0:
             return Estimate(fmean(values), None, None)
-        runs = Runs(values, [*map(block_error, totals)])
+        runs = Runs(values, [_block_error(*each) for each in totals])
         return with_interval(fmean(values), runs, self._estimate.noise.variations[TIME])
 
     def isolated(self, numbers: Sequence[int]) -> Estimate | None:
@@ -250,6 +244,10 @@ class InContextTimes:
             **RATIO.columns(isolated and statistics.ratio(here, isolated)),
             "added_time_s": added_s,
         }
+
+
+def _block_error(value: float, low: float, high: float) -> float | None:
+    return None if math.isnan(low + high) else block_error(Estimate(value, low, high))
 
 
 def between_calls(compared: Row) -> Estimate | None:

@@ -1,5 +1,6 @@
 """The phases of a training step, estimated and end to end. The loss counts with forward."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -39,11 +40,12 @@ def _estimate_of(estimate: ModelEstimate, phase: str) -> Estimate | None:
     if estimate.summed_time is None:
         return None
     here = [compared_phase(call.phase) == phase for call in estimate.model.calls]
-    counts: dict[str, int] = {}
     ids = list(estimate.model.by_id)
-    for call, is_here in zip(estimate.model.calls, here, strict=True):
-        if is_here:
-            counts[ids[call.position]] = counts.get(ids[call.position], 0) + 1
+    counts = Counter(
+        ids[call.position]
+        for call, is_here in zip(estimate.model.calls, here, strict=True)
+        if is_here
+    )
     parts = [
         (counts[row["tuple_id"]], value)
         for row in estimate.rows
