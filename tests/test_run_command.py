@@ -78,7 +78,7 @@ def test_runs_measure_what_they_name_and_tables_show_all_that_is_measured(done, 
     first = opcost("run", *MLP, "--batch", "4,2")
     assert first.returncode == 0, first.stderr
     # Batch 4 is the config that is there already; of batch 2, three tuples are new.
-    models = """--config models='["tiny_mlp", {"name": "mlp_b2_width_16", "factory": "tiny:mlp", """
+    models = """--config 'models=["tiny_mlp", {"name": "mlp_b2_width_16", "factory": "tiny:mlp", """
     assert models in command_of(first)
     measured = stamps(done)
     assert before.items() <= measured.items()

@@ -51,18 +51,14 @@ def run_workflow(
         raise OpcostError("measuring needs Snakemake: pip install snakemake")
     if not os.access(Path.cwd(), os.W_OK):
         raise OpcostError(f"{Path.cwd()} cannot be written to: run in a folder that can")
-    options = [*_where(), "--cores", "1", *(["--quiet", "host"] if verbose else [])]
     values = {key: on_command_line(value) for key, value in settings.items()}
     if max(map(len, values.values()), default=0) > _LONGEST:
         raise OpcostError("these models are too many for one command: name fewer at once")
-    shown = [*map(shlex.quote, [_program(), *options])]
-    shown += ["--config"] if values else []
-    shown += [f"{key}={shlex.quote(value)}" for key, value in values.items()]
-    rest = ["--", goal] if goal else []
-    show(" ".join([*shown, *rest]), err=True)
-    command = [sys.executable, "-P", "-m", "snakemake", *options]
-    command += ["--config", *(f"{key}={value}" for key, value in values.items())] if values else []
-    command += rest
+    words = [*_where(), "--cores", "1", *(["--quiet", "host"] if verbose else [])]
+    words += ["--config", *(f"{key}={value}" for key, value in values.items())] if values else []
+    words += ["--", goal] if goal else []
+    show(shlex.join([_program(), *words]), err=True)
+    command = [sys.executable, "-P", "-m", "snakemake", *words]
     signals: list[int] = []
     if verbose:
         with _interruptible(subprocess.Popen(command), signals.append) as process:
