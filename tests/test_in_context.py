@@ -8,17 +8,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from opcost.costs import in_context_table, in_context_text
 from opcost.costs.caveats import caveats
 from opcost.costs.comparison import compare
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.explanation import OF_WHOLE
-from opcost.costs.in_context import IN_CONTEXT, ISOLATED, RATIO, between_calls, of_operators
+from opcost.costs.in_context import GROUPINGS, between_calls
+from opcost.costs.in_context_text import context_cells, difference_cells, tuple_cells
 from opcost.costs.terms import terms_of
 from opcost.devices.disturbance import NoWatch
 from opcost.devices.kinds import KINDS
 from opcost.measuring import benchmark
-from opcost.measuring.in_context import VARYING, WAITING, InContext, time_in_context
+from opcost.measuring.in_context import VARYING, WAITING, time_in_context
 from opcost.measuring.subjects import ModelSubject
 from opcost.measuring.workload import ModelWorkload
 from opcost.models.configs import define_models
@@ -36,8 +36,6 @@ from tests.quick_measurement import QUICK
 from tests.stations import station_of
 
 MARK_S = 1e-6
-
-ROWS = ("operator", "tuple", "module", "call")
 
 
 class SimulatedDevice:
@@ -95,12 +93,13 @@ def timed(takes, device, **options):
 
 def test_each_call_takes_the_time_that_passes_in_it_without_that_of_the_clock(takes):
     found = timed(takes, SimulatedDevice())
-    assert [call.value for call in found.calls] == pytest.approx([30e-6, 5e-6], abs=1e-12)
-    assert found.passes >= 10
+    for name in CALL_TIME.names:
+        assert found[name] == pytest.approx([30e-6, 5e-6], abs=1e-12)
+    assert found["clocked_passes"] >= 10
 
 
 def test_a_model_whose_calls_vary_is_not_timed_in_place(takes):
-    assert timed(takes, SimulatedDevice(), varies=True) == VARYING
+    assert timed(takes, SimulatedDevice(), varies=True) == {"in_context_reason": VARYING}
 
 
 def test_a_model_that_makes_as_many_other_calls_is_not_timed_in_place():
@@ -118,23 +117,11 @@ def test_a_model_that_makes_as_many_other_calls_is_not_timed_in_place():
         timing = type("Timing", (), {"block_iterations": 2})
         calls = log.operator_tuples
         found = time_in_context(workload, calls, SimulatedDevice(), NoWatch(), timing, 0.0)
-    assert found == VARYING
+    assert found == {"in_context_reason": VARYING}
 
 
 def test_a_gpu_that_waits_for_its_host_inside_the_model_has_no_times_in_place(takes):
-    assert timed(takes, SimulatedDevice("cuda", waits=True)) == WAITING
-
-
-def test_times_in_place_are_columns_of_the_models_row():
-    calls = [Estimate(3e-6, 2e-6, 4e-6), Estimate(0.0, 0.0, 1e-6)]
-    assert InContext(["a", "b"], calls, 9e-6, 10).columns() == {
-        "call_tuple_id": ["a", "b"],
-        "call_time_s": [3e-6, 0.0],
-        "call_time_ci_low_s": [2e-6, 0.0],
-        "call_time_ci_high_s": [4e-6, 1e-6],
-        "clocked_time_s": 9e-6,
-        "clocked_passes": 10,
-    }
+    assert timed(takes, SimulatedDevice("cuda", waits=True)) == {"in_context_reason": WAITING}
 
 
 DEFINITION = ModelDefinition("squeezenet1_1", (InputSpec((1, 3, 32, 32)),), model="squeezenet1_1")
@@ -186,19 +173,36 @@ def test_the_difference_of_sum_and_whole_has_two_parts(model, call_s, whole_s):
     assert sum(each["added_time_s"] for each in found.in_context.rows()) == pytest.approx(added_s)
 
 
-def test_an_operator_in_place_is_compared_with_it_alone(model):
-    rows = estimate(model, whole(model, 1.2e-3, 0.1)).in_context.rows()
-    assert {each["tuple_id"] for each in rows} == {
-        record.operator_tuple.tuple_id for record, _ in model.kernels()
-    }
-    for each in (*rows, *of_operators(rows)):
+def test_an_operator_in_context_is_compared_with_it_isolated(model):
+    found = estimate(model, whole(model, 1.2e-3, 0.1))
+    rows = found.in_context.rows()
+    assert {each["tuple_id"] for each in rows} == found.model.kernel_ids
+    for each in rows:
+        assert each["in_context_time_s"] == pytest.approx(1.2e-3)
         assert each["time_in_context_ratio"] == pytest.approx(1.2)
         assert each["time_in_context_ratio_ci_low"] < 1.2 < each["time_in_context_ratio_ci_high"]
-    operators = {each["operator"]: each for each in of_operators(rows)}
-    convolutions = operators["conv2d"]
-    assert convolutions["calls"] == 26
-    assert ISOLATED.read(convolutions).value == pytest.approx(26e-3)
-    assert IN_CONTEXT.read(convolutions).value == pytest.approx(26 * 1.2e-3)
+    [convolutions] = [cells for cells in profiled(found, "operator") if "conv2d" in cells.values()]
+    assert (convolutions["calls"], convolutions["isolated"][:7]) == ("26", "26.00 m")
+    assert (convolutions["in context"][:7], convolutions["relative"][:3]) == ("31.2 ms", "+20")
+    assert all(cells["relative"].startswith("+20") for cells in tuple_cells(rows))
+
+
+@pytest.mark.parametrize("kind", GROUPINGS)
+def test_groups_are_known_no_better_than_the_whole_model_and_all_of_them_together(model, kind):
+    found = one_off(model)
+    parts = [found.in_context.in_context(each.numbers) for each in found.in_context.groups(kind)]
+    total = found.in_context.operators
+    assert sum(each.value for each in parts) == pytest.approx(total.value)
+    assert min(each.relative_half_width for each in parts) >= found.whole_time.relative_half_width
+    assert sum(each.half_width for each in parts) >= total.half_width * 0.999
+
+
+def test_a_model_is_a_row_of_what_makes_up_the_difference(model):
+    found = estimate(model, whole(model, 1.5e-3, 0.2))
+    [cells] = difference_cells([{"model": "net", "target": "local", **compare(found)}])
+    assert cells["in context"].startswith("96.0 ms")
+    assert (cells["relative"], cells["with clock"]) == ("+50%", "+10%")
+    assert cells["between calls"] == profiled(found, "operator")[-2]["in context"]
 
 
 def test_shares_of_the_sum_are_compared_with_those_in_the_running_model(model):
@@ -303,53 +307,6 @@ def test_what_only_a_disturbed_run_has_is_taken_from_it(model):
     assert found["in_context_time_s"] is not None
 
 
-def test_what_was_measured_under_interference_is_marked(model):
-    quiet = profiled(model, estimate(model, whole(model, 1e-3, 0.1)), "operator")
-    assert not in_context_table.is_marked(quiet)
-    for kind in ROWS:
-        disturbed = estimate(model, whole(model, 1e-3, 0.1), flags=["disturbed"])
-        *rows, between, total = profiled(model, disturbed, kind)
-        assert all(each["isolated"].endswith(" ~") for each in rows)
-        assert not in_context_table.is_marked([between, total])
-    busy = estimate(model, whole(model, 1e-3, 0.1, flags=["disturbed"]))
-    *rows, total = profiled(model, busy, "operator", 2)
-    assert total["in context"].endswith(" ~")
-    assert not in_context_table.is_marked(rows)
-
-
-def test_the_clock_is_compared_within_each_run(model):
-    quick, slow = (whole(model, 1e-5, s, clocked_time_s=1.1 * s) for s in (0.01, 0.0145))
-    compared = {"model": "net", **compare(estimate(model, quick, slow))}
-    assert compared["clocked_time_s"] == pytest.approx(1.1 * compared["end_to_end_time_s"])
-    assert not any("Faster with the clock" in each for each in in_context_text.verdicts([compared]))
-
-
-def test_what_is_between_the_calls_is_the_same_everywhere(model):
-    found = one_off(model, variation=0.2)
-    compared = {"model": "squeezenet1_1", "target": "local", **compare(found)}
-    [cells] = in_context_text.model_cells([compared])
-    for kind in ROWS:
-        [between] = [
-            each["in context"]
-            for each in in_context_table.table_cells(found, compared, kind, 1000)
-            if "(between calls)" in each.values()
-        ]
-        assert between == cells["between calls"]
-    assert f"between calls: {between}," in in_context_text.note(compared, ())
-
-
-def test_rows_are_known_no_better_than_the_whole_model_and_all_of_them_together(model):
-    found = one_off(model)
-    least = found.whole_time.relative_half_width
-    total = found.in_context.operators.relative_half_width
-    assert total > least
-    rows = found.in_context.rows()
-    for each in (*of_operators(rows), *found.in_context.modules(), *found.in_context.calls()):
-        assert IN_CONTEXT.read(each).relative_half_width >= least
-    halves = [IN_CONTEXT.read(each).half_width for each in of_operators(rows)]
-    assert sum(halves) >= found.in_context.operators.half_width * 0.999
-
-
 def test_a_common_speed_does_not_make_the_time_between_calls_uncertain(model):
     kernels = sum(count for _, count in model.kernels())
     wholes = [whole(model, 0.9 * s / kernels, s) for s in (0.08, 0.1, 0.12)]
@@ -363,10 +320,7 @@ def test_a_common_speed_does_not_make_the_time_between_calls_uncertain(model):
 def test_the_time_between_calls_that_may_be_zero_is_said_to_be(model):
     kernels = sum(count for _, count in model.kernels())
     found = estimate(model, whole(model, 0.1 / kernels, 0.10003))
-    compared = {"model": "net", **compare(found)}
-    between = profiled(model, found, "operator")[-2]
-    assert between["in context"] == "0 ± 1.0 ms"
-    assert in_context_text.verdicts([compared | {"between_calls_time_s": -3e-5}]) == []
+    assert profiled(found, "operator")[-2]["in context"] == "0 ± 1.0 ms"
 
 
 def test_modules_have_the_time_of_their_calls_in_place(model):
@@ -396,7 +350,7 @@ def launches(model, position):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"call_tuple_id": None, "call_time_s": None}, "before opcost timed calls in context"),
+        ({"call_tuple_id": None, "call_time_s": None}, "its calls were not timed"),
         ({"call_time_s": None, "in_context_reason": VARYING}, VARYING),
     ],
 )
@@ -469,59 +423,20 @@ def test_times_of_other_calls_are_not_taken_for_those_of_the_model(model):
     assert "made other calls than were recorded or extracted" in found.reason
 
 
-def test_what_is_too_noisy_in_place_is_no_sentence(model):
-    found = estimate(model, whole(model, 1.5e-3, 0.2))
-    compared = {"model": "squeezenet1_1", "target": "local", **compare(found)}
-    in_context_s = compared["in_context_time_s"]
-    noisy = {
-        "in_context_time_ci_low_s": 0.1 * in_context_s,
-        "in_context_time_ci_high_s": 9 * in_context_s,
-    }
-    rows = found.in_context.rows()
-    assert in_context_text.note(compared | noisy, rows) is None
-    each_noisy = [row | {IN_CONTEXT.low: 0.0, IN_CONTEXT.high: 1.0} for row in rows]
-    assert "against isolated;" in in_context_text.note(compared, each_noisy)
-
-
-def test_the_text_names_both_parts_of_the_difference(model):
-    found = estimate(model, whole(model, 1.5e-3, 0.2))
-    compared = {"model": "squeezenet1_1", "target": "local", **compare(found)}
-    text = in_context_text.note(compared, found.in_context.rows())
-    kernels = sum(count for _, count in model.kernels())
-    assert f"the operators take {1.5 * kernels:.1f} ms" in text.replace("± 1.0%, ", "")
-    assert "+50.0% against isolated (relu_ +50%, conv2d +50%" in text
-    assert "call overhead in the estimate: " in text
-    header, line = in_context_text.lines(in_context_text.model_cells([compared]))
-    assert "between calls" in header
-    assert "+50%" in line
-    assert line.endswith("+10%")
-
-
-def test_a_clock_that_costs_nothing_and_a_negative_time_between_calls_are_stated(model):
-    other = {"model": "other", **compare(estimate(model, whole(model, 1e-3, 0.5)))}
-    quick = {"model": "quick", **compare(estimate(model, whole(model, 1e-3, 0.5)))}
-    quick["clocked_time_s"] = 0.4
-    short = {"model": "short", **compare(estimate(model, whole(model, 1e-3, 0.05)))}
-    text = " ".join(in_context_text.verdicts([other, quick, short]))
-    assert "The time between calls is negative: short." in text
-    assert "only disturbance explains: quick. Measure again" in text
-
-
-def profiled(model, found, kind, most=1000):
-    compared = {"model": "squeezenet1_1", "target": "local", **compare(found)}
-    return in_context_table.table_cells(found, compared, kind, most)
+def profiled(found, kind, most=1000):
+    return context_cells(found, compare(found), kind, most)
 
 
 def percent(cell):
     return float(cell["share"].removesuffix("%"))
 
 
-@pytest.mark.parametrize("kind", ROWS)
+@pytest.mark.parametrize("kind", GROUPINGS)
 @pytest.mark.parametrize("most", [3, 1000])
 @pytest.mark.parametrize("whole_s", [0.2, 0.05])
 def test_the_rows_of_each_table_add_up_to_the_whole_model(model, kind, most, whole_s):
     found = estimate(model, whole(model, 1e-3, whole_s))
-    *parts, total = profiled(model, found, kind, most)
+    *parts, total = profiled(found, kind, most)
     assert sum(map(percent, parts)) == pytest.approx(100.0)
     first = next(iter(total))
     assert (total[first], total["share"]) == ("(end to end)", "100.0%")
@@ -533,29 +448,14 @@ def test_the_rows_of_each_table_add_up_to_the_whole_model(model, kind, most, who
     assert shown == most + 1 if most == 3 else shown > 3
 
 
-def test_modules_leave_views_to_the_time_between_calls_as_the_whole_model_does(model):
-    found = estimate(model, whole(model, 1e-3, 0.1))
-    modules = found.in_context.modules()
-    assert sum(each["calls"] for each in modules) == sum(count for _, count in model.kernels())
-    assert sum(map(in_context_s, modules)) == pytest.approx(found.in_context.operators.value)
-    assert {each["module_class"] for each in modules if "classifier" in each["module_path"]} == {
-        "Conv2d",
-        "ReLU",
-        "AdaptiveAvgPool2d",
-    }
-
-
-def in_context_s(row):
-    return row[IN_CONTEXT.value]
-
-
 def test_modules_and_calls_have_intervals(model):
     found = estimate(model, whole(model, 1e-3, 0.1))
-    assert len(found.in_context.calls()) == sum(count for _, count in model.kernels())
-    for each in (*found.in_context.calls(), *found.in_context.modules()):
-        in_context = IN_CONTEXT.read(each)
-        assert in_context.low < in_context.value < in_context.high
-    [first, *_] = profiled(model, found, "call")
+    assert len(found.in_context.groups("call")) == found.calls
+    for kind in ("module", "call"):
+        for group in found.in_context.groups(kind):
+            in_context = found.in_context.in_context(group.numbers)
+            assert in_context.low < in_context.value < in_context.high
+    [first, *_] = profiled(found, "call")
     assert (first["module"], first["isolated"]) == ("features.0", "1.00 ms ± 1.0%")
     assert first["relative"] == "+0.0% ± 1.7%"
 
@@ -568,30 +468,16 @@ def test_an_operator_that_is_not_measured_alone_is_listed_by_what_it_takes_in_pl
     }
     terms = terms_of(model, rows, set())
     found = ModelEstimate(model, terms, [whole(model, 1e-3, 0.1)], noise())
-    *cells, _, total = profiled(model, found, "operator")
+    *cells, _, total = profiled(found, "operator")
     [convolution] = [each for each in cells if each["operator"] == "conv2d"]
     assert (convolution["calls"], convolution["in context"][:7]) == ("26", "26.0 ms")
     assert {convolution[each] for each in ("isolated", "relative", "difference")} == {"-"}
     assert (total["isolated"], total["difference"]) == ("-", "-")
 
 
-def test_overloads_of_an_operator_are_one_row():
-    each = {
-        "tuple_id": "1",
-        "description": "div(2)",
-        "calls": 2,
-        **ISOLATED.columns(Estimate(1.0, 0.9, 1.1)),
-        **IN_CONTEXT.columns(Estimate(2.0, 1.9, 2.1)),
-    }
-    [found] = of_operators(
-        [{**each, "operator": f"aten.div.{overload}"} for overload in ("Tensor", "Scalar")]
-    )
-    assert (found["operator"], found["calls"], found[RATIO.value]) == ("div", 4, 2.0)
-
-
 def test_tuples_whose_descriptions_are_cut_to_the_same_text_are_told_apart(model):
     found = estimate(model, whole(model, 1e-3, 0.1))
-    names = [each["tuple"] for each in profiled(model, found, "tuple")]
+    names = [(each["tuple"], each["id"]) for each in profiled(found, "tuple")]
     assert len(names) == len({*names}) == len(model.kernels()) + 2
 
 
@@ -615,7 +501,7 @@ def test_a_value_of_which_its_error_leaves_no_digit_is_zero():
 
 def test_what_is_between_the_calls_has_an_interval(model):
     found = estimate(model, whole(model, 1e-3, 0.1234567))
-    between = profiled(model, found, "operator")[-2]
+    between = profiled(found, "operator")[-2]
     # The share of the operators, 64 ms, is known to 1 %, and the rest as well as the whole model.
     assert between["in context"] == "59.5 ms ± 900 µs"
 
@@ -632,10 +518,10 @@ def test_rows_of_a_training_step_are_told_apart_by_phase(tmp_path):
     overhead = {name: 1e-5 for kind in TRAINING_CALLS for name in OVERHEADS[kind].names}
     phases = {name: None for each in PHASE_TIMES.values() for name in each.names}
     found = estimate(trained, whole(trained, 1e-3, 1.0, **phases), **overhead)
-    *modules, _, _ = profiled(trained, found, "module")
+    *modules, _, _ = profiled(found, "module")
     places = [(each["module"], each["class"], each["phase"]) for each in modules]
     assert len(places) == len({*places})
     assert {"forward", "loss", "backward", "optimizer"} == {phase for _, _, phase in places}
-    *operators, _, _ = profiled(trained, found, "operator")
+    *operators, _, _ = profiled(found, "operator")
     names = [each["operator"] for each in operators]
     assert len(names) == len({*names})

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
-from opcost.commands.profile import command
-from opcost.costs.in_context import IN_CONTEXT
+from opcost.costs.comparison import compare
 from opcost.errors import OpcostError
 from opcost.measuring import benchmark
 from opcost.measuring.subjects import ModelSubject
@@ -15,13 +13,13 @@ from opcost.models.configs import define_models
 from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
 from opcost.models.layers import narrowed
-from opcost.rows.quantities import TIME
-from opcost.runs.layers import _calls, _equal, _kinds, _rest
-from opcost.statistics import Estimate
+from opcost.runs.layers import _calls, _kinds, _rest
 from opcost.tuples.extraction import extract_model_tuples
 
+from tests.comparisons import row
 from tests.quick_measurement import QUICK
 from tests.stations import station_of
+from tests.test_in_context import estimate, whole
 
 RESNET = {"model": "resnet18", "inputs": [{"shape": [1, 3, 32, 32]}]}
 
@@ -108,8 +106,9 @@ def test_a_layer_that_is_run_several_times_counts_as_often():
     model, layer = (
         extract_model_tuples(each) for each in defined(layers=["layer1.0.relu"]).values()
     )
+    [relu] = [paths for paths in _kinds(model) if "layer1.0.relu" in paths]
     assert _calls(model, ["layer1.0.relu"], layer) == 2
-    assert _calls(model, _equal(model, "layer1.0.relu"), layer) == 4
+    assert _calls(model, relu, layer) == 4
     assert _calls(model, ["layer1.0"], layer) is None
 
 
@@ -151,36 +150,28 @@ def test_a_layer_is_measured_like_a_model(cpu):
 
 def test_what_layers_leave_of_a_model_adds_up_to_all_of_it():
     model = extract_model_tuples(defined()["net"])
-    modules = [
-        {"module_path": path, **IN_CONTEXT.columns(Estimate(1e-3, 0.9e-3, 1.1e-3))}
-        for path in dict.fromkeys(call.module_path for call in model.calls if call.module_path)
-    ]
-    inside_s, whole_s = 1e-3 * len(modules), 0.1
-    compared = {
-        **IN_CONTEXT.columns(Estimate(inside_s, 0.9 * inside_s, 1.1 * inside_s)),
-        **TIME.of("end_to_end").columns(Estimate(whole_s, 0.09, 0.11)),
-        "between_calls_time_s": whole_s - inside_s,
-    }
-    layers = [each.paths[0] for each in _kinds(model)]
-    others, between = _rest(model, layers, compared, modules)
-    assert (others.cells["layer"], others.inside_s) == ("(other calls)", pytest.approx(8e-3))
-    assert (between.cells["layer"], between.inside_s) == ("(between calls)", whole_s - inside_s)
-    assert _rest(model, layers, compared | dict.fromkeys(["between_calls_time_s"]), modules) == []
+    kernels = sum(count for _, count in model.kernels())
+    found = estimate(model, whole(model, 1e-3, 0.1))
+    layers = [path for paths in _kinds(model) for path in paths]
+    others, between, total = _rest(found.in_context, layers, compare(found))
+    assert [each["layer"] for each in (others, between, total)] == list(LAST_ROWS)
+    assert (others["in context"][:7], others["time share"]) == ("8.00 ms", "8.0%")  # additions
+    assert between["time share"] == f"{100 - kernels}.0%"
+    unmeasured = estimate(model, row(0.1))
+    [alone] = _rest(unmeasured.in_context, layers, compare(unmeasured))
+    assert alone["layer"] == "(end to end)"
 
 
-def test_whoever_profiles_by_layer_is_told_of_the_table_of_layers():
-    found = CliRunner().invoke(command, ["resnet18", "--by", "layer"])
-    assert found.exit_code == 2
-    assert "--layers runs each kind of layer isolated" in found.output
+LAST_ROWS = ("(other calls)", "(between calls)", "(end to end)")
 
 
 def test_equal_layers_of_a_model_are_one_kind():
     model = extract_model_tuples(defined()["net"])
-    kinds = {each.paths[0]: each for each in _kinds(model)}
-    assert kinds["layer1.0.conv1"].paths == [
+    kinds = {paths[0]: paths for paths in _kinds(model)}
+    assert kinds["layer1.0.conv1"] == [
         f"layer1.{block}.conv{number}" for block in (0, 1) for number in (1, 2)
     ]
     with construction.without_initialisation():
         modules = dict(construction.build(defined()["net"]).named_modules())
     leaves = {path for path, module in modules.items() if not [*module.children()]}
-    assert {path for each in kinds.values() for path in each.paths} == leaves
+    assert {path for each in kinds.values() for path in each} == leaves

@@ -406,13 +406,11 @@ CONVOLUTION = "conv2d(1x2x8x8, 2x2x{k}x{k})"
             ["k=[1,9]"],
             r"operator conv2d\[k=9\]: .*cannot be called: Calculated padded",
         ),
-        (CONVOLUTION, ["k=[9,10]"], "2 of 2 cannot be measured: .*k=9.*k=10"),
-        (CONVOLUTION, [f"k={[*range(1, 20)]}"], "11 of 19 cannot be measured: .* and 6 more"),
         (CONVOLUTION, ["k=[1]", "zeros=[0,1.1]"], "zeros: 1.1 is greater than the maximum of 1"),
         (
             "_jagged_to_padded_dense_forward([4:int64], 9x2, max_lengths=[{k}])",
             ["k=[5,7]"],
-            "2 of 2 cannot be measured: .*_forward: opcost does not know which integers its "
+            "_forward.*: opcost does not know which integers its "
             r"argument 'offsets' \(4:int64\) may hold. Measure its model",
         ),
     ],

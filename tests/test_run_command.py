@@ -78,7 +78,7 @@ def test_runs_measure_what_they_name_and_tables_show_all_that_is_measured(done, 
     first = opcost("run", *MLP, "--batch", "4,2")
     assert first.returncode == 0, first.stderr
     # Batch 4 is the config that is there already; of batch 2, three tuples are new.
-    models = """--config models='["tiny_mlp", {"name": "mlp_b2_width_16", "factory": "tiny:mlp", """
+    models = """--config 'models=["tiny_mlp", {"name": "mlp_b2_width_16", "factory": "tiny:mlp", """
     assert models in command_of(first)
     measured = stamps(done)
     assert before.items() <= measured.items()
@@ -178,7 +178,6 @@ def test_each_kind_of_layer_is_run_alone_and_no_operator_is_measured_again(done,
     found = opcost("profile", "tiny_cnn", "--layers")
     assert found.returncode == 0, found.stderr
     assert "tiny_cnn_layers on local, layer by layer" in found.stdout
-    assert "These are further measurements" in " ".join(found.stdout.split())
     assert "Where the time of tiny_cnn goes" not in found.stdout
     [header] = re.findall(r"^layer .*$", found.stdout, re.MULTILINE)
     assert "time share" in header

@@ -222,6 +222,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -
     return [(line % (*row,)).rstrip() for row in cells]
 
 
+def table_of(cells: Sequence[Mapping[str, str]], left: int = 1) -> list[str]:
+    """Lines of a table, title -> text in each row; none without rows."""
+    return table(list(cells[0]), [list(row.values()) for row in cells], left) if cells else []
+
+
 def fitted(cells: Sequence[Mapping[str, str]], droppable: Iterable[str], left: int) -> list[str]:
     """Lines of a table, title -> text in each row, without the first `droppable` titles as far as
     it would otherwise be wider than `width`. If that is not enough, each row is a few lines on a

@@ -137,8 +137,8 @@ def test_calls_take_in_place_what_they_take_alone(gpu, timed):
         found = time_in_context(workload, log.operator_tuples, gpu, NoWatch(), BATCHES, 0.05)
     assert [each.name for each in log.operator_tuples] == ["add", "relu"]
     alone_s = [timed(lambda: tensor + 1).estimate.value, timed(tensor.relu).estimate.value]
-    for call, seconds in zip(found.calls, alone_s, strict=True):
-        assert call.value == pytest.approx(seconds, rel=0.2, abs=3e-6)
+    for call_s, seconds in zip(found["call_time_s"], alone_s, strict=True):
+        assert call_s == pytest.approx(seconds, rel=0.2, abs=3e-6)
 
 
 def test_an_operator_that_waits_for_the_gpu_cannot_be_captured(gpu):

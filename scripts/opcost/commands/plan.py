@@ -21,5 +21,5 @@ def command(max_device_time: float | None, verbose: bool, **named: Any) -> None:
     opcost plan "resnet*" --device cuda --max-device-time 10min
     """
     asked = requested(budget(max_device_time), **named)
-    if code := run_workflow(asked.settings, "plan", verbose).code:
+    if code := run_workflow(asked.settings, "plan", verbose, prints=True).code:
         raise SystemExit(code)

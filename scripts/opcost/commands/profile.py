@@ -5,21 +5,11 @@ from typing import Any
 import click
 
 from opcost.commands.run import budget, measure, requested, verbosity, what_to_measure
-from opcost.runs.layers import layer_answer, layer_configs, layers_to_come
+from opcost.costs.in_context import GROUPINGS
+from opcost.runs.layers import layer_answer, layer_configs
 from opcost.runs.profile import profile
-from opcost.runs.request import Request, request
-
-
-class _Kind(click.Choice[str]):
-    """The kind of rows, with a hint for layers."""
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        if value in ("layer", "layers"):
-            self.fail(
-                f"{value!r}: --by module shows the modules inside the running model, and --layers "
-                "runs each kind of layer isolated, for its energy"
-            )
-        return super().convert(value, param, ctx)
+from opcost.runs.request import request
+from opcost.runs.workflow import run_workflow
 
 
 @click.command()
@@ -27,7 +17,7 @@ class _Kind(click.Choice[str]):
 @verbosity
 @click.option(
     "--by",
-    type=_Kind(["operator", "tuple", "module", "call"]),
+    type=click.Choice(GROUPINGS),
     default="operator",
     show_default=True,
     help="The rows of the table.",
@@ -42,9 +32,8 @@ class _Kind(click.Choice[str]):
 @click.option(
     "--layers",
     is_flag=True,
-    help="Then run each kind of layer isolated, on its arguments inside the model, for its energy, "
-    "and print a table of layers instead of operators. This takes further measurements, also of "
-    "the model end to end.",
+    help="Instead, run each kind of layer isolated, on its arguments inside the model, for its "
+    "energy, and print a table of layers. Each layer is measured like a model.",
 )
 def command(
     max_device_time: float | None, verbose: bool, by: str, top: int, layers: bool, **named: Any
@@ -62,13 +51,12 @@ def command(
     opcost profile resnet18 --layers
     """
 
-    def first_answer(asked: "Request") -> tuple[str, bool]:
-        to_come = layers_to_come(asked) if layers else None
-        return profile(asked, by, top) if to_come is None else (to_come, True)
-
     settings = {**budget(max_device_time), "rounds": 1}
     asked = requested(settings, **named)
-    measure(asked, verbose, first_answer)
-    if layers:
-        with_layers = request(layer_configs(asked), named["device"], named["threads"], settings)
-        measure(with_layers, verbose, layer_answer)
+    if not layers:
+        measure(asked, verbose, lambda asked: profile(asked, by, top))
+        return
+    if code := run_workflow(asked.settings, "models", verbose).code:
+        raise SystemExit(code)
+    with_layers = request(layer_configs(asked), named["device"], named["threads"], settings)
+    measure(with_layers, verbose, layer_answer)

@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from opcost import statistics
-from opcost.costs import in_context_text
 from opcost.costs.answers import measured_inputs
 from opcost.costs.caveats import caveats
 from opcost.costs.cost_tables import missing_lines, module_lines, operator_lines
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.explanation import Explanation
 from opcost.costs.headline import cost_cells, headline
+from opcost.costs.host import waiting
+from opcost.costs.in_context_text import difference_cells
 from opcost.costs.model_argument import run_command
 from opcost.costs.module_tree import NOTABLE, module_tree
 from opcost.costs.phases import phase_lines
 from opcost.costs.terms import Row, terms_of
 from opcost.costs.trust import trust_cells, trust_in_all
-from opcost.costs.waiting import waiting
 from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import ANSWERS, DATABASE
@@ -32,6 +32,7 @@ from opcost.text import (
     significant,
     some,
     table,
+    table_of,
     with_interval,
     with_meaning_of_noise,
     wrapped,
@@ -327,12 +328,11 @@ def _details(model: ModelTuples, explanation: Explanation) -> str:
     if explanation.conditions_id:
         where += f" ({explanation.conditions_id})"
     lines = [f"Details of target {where}", *_comparison(compared)]
+    lines += table_of(difference_cells([compared]))
     waits = waiting(compared)
-    timed = explanation.estimate.in_context.rows() if explanation.estimate.whole else []
     notes = [
         *_interval(compared),
-        *caveats([compared], in_context=timed),
-        *([note] if timed and (note := in_context_text.note(compared, timed)) else []),
+        *caveats([compared], in_context=explanation.estimate.in_context.rows()),
         *_recorded(model, explanation),
         *([f"{waits}."] if waits else []),
     ]

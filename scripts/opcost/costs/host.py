@@ -16,7 +16,7 @@ scaled to it; otherwise the interval of the overhead reaches over models.
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from opcost.rows.flags import WAITS_FOR_DEVICE
 from opcost.rows.quantities import HOST_TIME, OVERHEADS, TIME
 from opcost.rows.runs import Noise
 from opcost.statistics import Estimate, correlated_sum, weighted_sum
+from opcost.text import seconds
 from opcost.tuples.model_tuples import ModelTuples
 
 QUEUE = 1023
@@ -38,6 +39,7 @@ over a function, the most in a model of torchvision (docs/explanation/time.md)."
 _ITERATIONS = 12
 
 _NOTHING = Estimate(0.0, 0.0, 0.0)
+_NOTABLE = 0.005
 
 
 class Call(NamedTuple):
@@ -164,3 +166,25 @@ def _overhead(rows: Sequence[Row | None], kind: str) -> Estimate:
     found = next(OVERHEADS[kind].read(row) for row in rows if row) or _NOTHING
     low, high = (found.value if limit is None else limit for limit in (found.low, found.high))
     return Estimate(found.value, min(_LEAST * low, _LEAST * high), _MOST * high)
+
+
+def waiting(compared: Row) -> str | None:
+    """The share of a model's time in which its device waits for the host; None on a processor."""
+    share = compared["host_bound_share"]
+    if share is None:
+        return None
+    host_s, device_s = compared[HOST_TIME.value], compared["operators_time_s"]
+    measured_s = compared[HOST_TIME.of("end_to_end").value]
+    estimated = " (estimated)"
+    if measured_s is not None:
+        estimated, host_s = f" (estimated: {seconds(host_s)})", measured_s
+    needs = f"the host needs {seconds(host_s)} to launch its calls{estimated}, the device "
+    needs += f"{seconds(device_s)} to run them"
+    if share < _NOTABLE:
+        return f"{compared['model']} does not wait for its host: {needs}"
+    return f"{compared['model']} waits for its host {share:.0%} of the time: {needs}"
+
+
+def waits_of(comparison: Iterable[Row]) -> list[str]:
+    """The sentences of all models on devices whose host runs ahead."""
+    return [text for row in comparison if (text := waiting(row)) is not None]

@@ -1,30 +1,43 @@
-"""Operators in context and isolated as text: where estimate and measurement differ."""
+"""Operators in context beside isolated ones, as tables of text: where the time of a running model
+goes, and where estimate and measurement differ.
+"""
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from opcost import statistics
-from opcost.costs.in_context import IN_CONTEXT, ISOLATED, RATIO, between_calls, of_operators
+from opcost.costs.in_context import IN_CONTEXT, ISOLATED, RATIO, between_calls
 from opcost.costs.terms import Row
 from opcost.rows.quantities import TIME
 from opcost.statistics import Estimate
 from opcost.text import (
     counted,
     difference,
-    is_too_noisy,
+    percent,
     shortened,
     significant,
-    table,
     with_interval,
     with_margin,
     without_interval,
 )
 
-TITLE = "Where do the estimate and the end-to-end measurement differ?"
+if TYPE_CHECKING:
+    from opcost.costs.estimate import ModelEstimate
+
+BETWEEN, WHOLE = "(between calls)", "(end to end)"
 MEANING = (
+    "In context: inside the running model, timed call by call; isolated: the same calls as in the "
+    "estimate; difference, relative: in context compared with isolated. Between calls: Python, "
+    "modules, views and waiting, which the estimate has as call overhead or wait for the host."
+)
+DIFFERENCE_TITLE = "Where do the estimate and the end-to-end measurement differ?"
+DIFFERENCE_MEANING = (
     "Estimate - end-to-end = (isolated - in context) + (overhead - between calls), where overhead "
     "is the estimate's call overhead or wait for the host; with clock: how much longer the model "
-    "takes with a clock around each call."
+    "takes with a clock around each call. The time between calls is negative if the clock slows "
+    "the operators by more; only disturbance makes a model faster with the clock."
 )
 
 _NAMED = 3
@@ -32,94 +45,110 @@ _COARSE = 0.01
 _FAR, _LEAST_SHARE = 2.0, 0.02
 
 
-def model_cells(comparison: Iterable[Row]) -> list[dict[str, str]]:
-    """A row of a table for each model with times in context."""
-    rows, cells = list(comparison), []
+def context_cells(
+    estimate: "ModelEstimate", compared: Row, by: str, most: int
+) -> list[dict[str, str]]:
+    """Where the time of a running model goes: a row of a table for each operator, tuple, module or
+    call, of which `most` are listed and the others added up; then the time between calls, and the
+    end-to-end time, to which all rows add up.
+
+    `compared` is the model's row of the comparison. Empty without times in context.
+    """
+    in_context, groups = estimate.in_context, estimate.in_context.groups(by)
+    end_to_end, between = TIME.of("end_to_end").read(compared), between_calls(compared)
+    if end_to_end is None or between is None or not groups:
+        return []
+    first = next(iter(groups[0].names))
+    listed = [(each.names, each.numbers) for each in groups[:most]]
+    if others := groups[most:]:
+        numbers = [*itertools.chain.from_iterable(each.numbers for each in others)]
+        listed.append(({first: f"({len(others)} more: --top)"}, numbers))
+    rows = [
+        (names, str(len(numbers)), here, compared_cells(here, in_context.isolated(numbers)))
+        for names, numbers in listed
+        if (here := in_context.in_context(numbers)) is not None
+    ]
+    overhead_s = beyond_operators(compared)
+    of_rest = {"isolated": "-", "difference": "-"}
+    if overhead_s is not None:
+        added = with_margin(between.plus(-overhead_s), TIME.show)
+        of_rest = {"isolated": TIME.show(overhead_s, 2), "difference": added}
+    of_all = compared_cells(end_to_end, TIME.of("estimate").read(compared))
+    rows += [({first: BETWEEN}, "", between, of_rest)]
+    rows += [({first: WHOLE}, str(estimate.calls), end_to_end, of_all)]
+    return [
+        {
+            **{title: shortened(names.get(title, "")) for title in groups[0].names},
+            **({} if by == "call" else {"calls": calls}),
+            "in context": (with_margin if here is between else with_interval)(here, TIME.show),
+            "share": percent(here.value / end_to_end.value, 1),
+            **{title: cells.get(title, "") for title in ("isolated", "difference", "relative")},
+        }
+        for names, calls, here, cells in rows
+    ]
+
+
+def tuple_cells(rows: Iterable[Row]) -> list[dict[str, str]]:
+    """A row of a table for each row of `schemas.IN_CONTEXT`."""
+    return [
+        {
+            "operator": shortened(row["description"]),
+            "calls": str(row["calls"]),
+            "in context": with_interval(here, TIME.show),
+            **compared_cells(here, isolated),
+        }
+        for row in rows
+        for here, isolated in [[_all_calls(row, each.read(row)) for each in (IN_CONTEXT, ISOLATED)]]
+    ]
+
+
+def _all_calls(row: Row, call: Estimate | None) -> Estimate | None:
+    return None if call is None else statistics.weighted_sum([(row["calls"], call)])
+
+
+def compared_cells(in_context: Estimate | None, isolated: Estimate | None) -> dict[str, str]:
+    """The cells that compare a time in context with the isolated one."""
+    if in_context is None or isolated is None:
+        return {"isolated": "-", "difference": "-", "relative": "-"}
+    added = statistics.weighted_sum([(1, in_context), (-1, isolated)])
+    return {
+        "isolated": with_interval(isolated, TIME.show),
+        "difference": with_margin(added, TIME.show),
+        "relative": difference(statistics.ratio(in_context, isolated).plus(-1)),
+    }
+
+
+def difference_cells(comparison: Iterable[Row]) -> list[dict[str, str]]:
+    """Where estimate and measurement differ: a row of a table for each model with times in context,
+    from its row of the comparison.
+    """
+    rows = [row for row in comparison if IN_CONTEXT.read(row) is not None]
     several = len({row["target"] for row in rows}) > 1
-    for row in rows:
-        in_context = IN_CONTEXT.read(row)
-        if in_context is None:
-            continue
-        isolated_s, half_s = row["operators_time_s"], in_context.half_width
-        end_to_end_s, relative = row[TIME.of("end_to_end").value], in_context.relative_half_width
-        overhead_s = beyond_operators(row)
-        cells.append(
-            {
-                "model": row["model"],
-                **({"target": row["target"]} if several else {}),
-                "estimate - end-to-end": difference(TIME.error.read(row)),
-                "in context": with_interval(in_context, TIME.show),
-                "isolated": without_interval(isolated_s, half_s, TIME.show),
-                "relative": _relative(in_context.value, isolated_s, relative),
-                "between calls": with_margin(between_calls(row), TIME.show),
-                "overhead": "-" if overhead_s is None else TIME.show(overhead_s, 2),
-                "with clock": _relative(row["clocked_time_s"], end_to_end_s, relative),
-            }
-        )
-    return cells
+    return [_difference_cells(row, several) for row in rows]
+
+
+def _difference_cells(row: Row, with_target: bool) -> dict[str, str]:
+    in_context = IN_CONTEXT.read(row)
+    assert in_context is not None
+    isolated_s, relative = row["operators_time_s"], in_context.relative_half_width
+    overhead_s = beyond_operators(row)
+    return {
+        "model": row["model"],
+        **({"target": row["target"]} if with_target else {}),
+        "estimate - end-to-end": difference(TIME.error.read(row)),
+        "in context": with_interval(in_context, TIME.show),
+        "isolated": without_interval(isolated_s, in_context.half_width, TIME.show),
+        "relative": _relative(in_context.value, isolated_s, relative),
+        "between calls": with_margin(between_calls(row), TIME.show),
+        "overhead": "-" if overhead_s is None else TIME.show(overhead_s, 2),
+        "with clock": _relative(row["clocked_time_s"], row[TIME.of("end_to_end").value], relative),
+    }
 
 
 def beyond_operators(compared: Row) -> float | None:
     """Seconds of call overhead in a model's estimate, or of the wait for the host."""
     overhead_s: float | None = compared["overhead_time_s"]
     return compared["idle_time_s"] if overhead_s is None else overhead_s
-
-
-def operator_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """A row of a table for each operator of a model, costliest first."""
-    return [
-        {
-            "operator": row["operator"],
-            "calls": str(row["calls"]),
-            "in context": with_interval(IN_CONTEXT.read(row), TIME.show),
-            **against_isolated(row),
-        }
-        for row in of_operators(rows)
-    ]
-
-
-def against_isolated(row: Row) -> dict[str, str]:
-    """The cells that compare calls in context with the same isolated calls."""
-    return compared_cells(*(each.read(row) for each in (IN_CONTEXT, ISOLATED, RATIO)))
-
-
-def compared_cells(
-    in_context: Estimate | None, isolated: Estimate | None, ratio: Estimate | None
-) -> dict[str, str]:
-    """The cells that compare two times, of which the ratio is given."""
-    both = [(1, in_context), (-1, isolated)]
-    known = [(sign, each) for sign, each in both if each is not None]
-    added = statistics.weighted_sum(known) if len(known) == len(both) else None
-    return {
-        "isolated": with_interval(isolated, TIME.show),
-        "difference": with_margin(added, TIME.show),
-        "relative": difference(ratio.plus(-1)) if ratio else "-",
-    }
-
-
-def lines(cells: Sequence[Mapping[str, str]], left: int = 1) -> list[str]:
-    """Rows of a table as lines; none without rows."""
-    return table(list(cells[0]), [list(row.values()) for row in cells], left) if cells else []
-
-
-def note(compared: Row, rows: Sequence[Row]) -> str | None:
-    """A sentence about a model's operators in context; None if unknown or too noisy."""
-    in_context, isolated_s = IN_CONTEXT.read(compared), compared["operators_time_s"]
-    if in_context is None or isolated_s is None or is_too_noisy(in_context):
-        return None
-    known = [row for row in of_operators(rows) if not is_too_noisy(RATIO.read(row))]
-    named = ", ".join(f"{row['operator']} {row[RATIO.value] - 1:+.0%}" for row in known[:_NAMED])
-    text = (
-        f"In context, the operators take {with_interval(in_context, TIME.show)}, "
-        f"{in_context.value / isolated_s - 1:+.1%} against isolated{f' ({named})' if named else ''}"
-    )
-    between, overhead_s = between_calls(compared), compared["overhead_time_s"]
-    if between is None or overhead_s is None:
-        return f"{text}."
-    return (
-        f"{text}; between calls: {with_margin(between, TIME.show)}, call overhead in the estimate: "
-        f"{TIME.show(overhead_s, 2)}."
-    )
 
 
 def far_off(comparison: Sequence[Row], rows: Iterable[Row]) -> list[str]:
@@ -155,35 +184,6 @@ def far_off(comparison: Sequence[Row], rows: Iterable[Row]) -> list[str]:
     texts = [text for _, text in sorted(found, reverse=True)]
     others = [f"{counted(len(texts) - _NAMED, 'other')} alike"] if len(texts) > _NAMED else []
     return [f"{'; '.join([*texts[:_NAMED], *others])}."] if texts else []
-
-
-def verdicts(comparison: Iterable[Row]) -> list[str]:
-    """The models that were faster with the clock, which only noise explains, and those whose
-    operators take longer than the model, beyond noise.
-    """
-    rows = [row for row in comparison if IN_CONTEXT.read(row) is not None]
-    noisy = [
-        row["model"]
-        for row in rows
-        if row["clocked_time_s"] < (row[TIME.of("end_to_end").value] or 0.0)
-    ]
-    negative = [
-        row["model"]
-        for row in rows
-        if (between := between_calls(row)) and (between.high or between.value) < 0
-    ]
-    found = []
-    if noisy:
-        found.append(
-            f"Faster with the clock than without, which only disturbance explains: "
-            f"{', '.join(noisy)}. Measure again on a quiet machine."
-        )
-    if negative:
-        found.append(
-            f"The time between calls is negative: {', '.join(negative)}. The clock slows the "
-            "operators, or the machine's speed changed."
-        )
-    return found
 
 
 def _relative(time_s: float | None, base_s: float | None, half: float | None) -> str:

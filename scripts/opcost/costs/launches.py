@@ -15,7 +15,7 @@ from opcost.launch_modes import EAGER
 from opcost.rows import comparability
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
 from opcost.rows.runs import combined_value
-from opcost.text import difference, percent, shortened, table
+from opcost.text import difference, percent, shortened, table_of
 
 _LINE = 100
 
@@ -96,5 +96,5 @@ def launch_lines(rows: Sequence[Row]) -> list[str]:
     return [
         "Launch modes (except for eager, the estimate lacks call overhead and waits):",
         "",
-        *table(list(cells[0]), [list(row.values()) for row in cells]),
+        *table_of(cells),
     ]

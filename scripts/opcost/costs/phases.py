@@ -1,5 +1,6 @@
 """The phases of a training step, estimated and end to end. The loss counts with forward."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from opcost.models.phases import BACKWARD, COMPARED_PHASES, FORWARD, compared_ph
 from opcost.rows.quantities import PHASE_TIMES, TIME
 from opcost.rows.runs import combined_value
 from opcost.statistics import Estimate
-from opcost.text import difference, percent, significant, table, with_interval
+from opcost.text import difference, percent, significant, table_of, with_interval
 
 _ESTIMATE, _END_TO_END = "estimate", "end_to_end"
 
@@ -39,11 +40,12 @@ def _estimate_of(estimate: ModelEstimate, phase: str) -> Estimate | None:
     if estimate.summed_time is None:
         return None
     here = [compared_phase(call.phase) == phase for call in estimate.model.calls]
-    counts: dict[str, int] = {}
     ids = list(estimate.model.by_id)
-    for call, is_here in zip(estimate.model.calls, here, strict=True):
-        if is_here:
-            counts[ids[call.position]] = counts.get(ids[call.position], 0) + 1
+    counts = Counter(
+        ids[call.position]
+        for call, is_here in zip(estimate.model.calls, here, strict=True)
+        if is_here
+    )
     parts = [
         (counts[row["tuple_id"]], value)
         for row in estimate.rows
@@ -68,10 +70,7 @@ def phase_lines(comparison: Iterable[Row], named: bool = True) -> list[str]:
 
     A row may lack the end-to-end measurement. With `named`, models are named.
     """
-    cells = [cell for row in comparison for cell in _cells(row, named)]
-    if not cells:
-        return []
-    return table(list(cells[0]), [list(cell.values()) for cell in cells], left=1 + named)
+    return table_of([cell for row in comparison for cell in _cells(row, named)], left=1 + named)
 
 
 def _cells(row: Row, named: bool) -> Iterator[dict[str, str]]:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from opcost.costs.breakdown import Part, breakdown, largest_text, shares_text
 from opcost.costs.caveats import caveats, precision_missed, variation_is_much
 from opcost.costs.headline import cost_cells
+from opcost.costs.host import waits_of
 from opcost.costs.phases import phase_lines
 from opcost.costs.terms import Row
 from opcost.costs.trust import TRUST_MEANING, trust_cells, trust_in_all
-from opcost.costs.waiting import WAITING_TITLE, waits_of
 from opcost.rows.flags import DISTURBED, FLAGS, POWER_CAPPED, THROTTLED
 from opcost.rows.quantities import COMPARED, TIME, Quantity
 from opcost.text import (
@@ -17,7 +17,7 @@ from opcost.text import (
     names_by_text,
     shortened,
     some,
-    table,
+    table_of,
     width,
     with_meaning_of_noise,
     wrapped,
@@ -100,7 +100,7 @@ def _breakdowns(comparison: Sequence[Row], shares: Sequence[Row]) -> list[str]:
         }
         for row in _by_model(comparison)
     ]
-    lines = table(list(cells[0]), [list(row.values()) for row in cells], left=len(cells[0]))
+    lines = table_of(cells, left=len(cells[0]))
     if max(map(len, lines)) <= width():
         return lines
     return wrapped(
@@ -160,7 +160,7 @@ def _details(
         if quantity == TIME or any(row[quantity.of("end_to_end").value] for row in comparison):
             lines += ["", f"The estimate of {quantity} beside the end-to-end measurement:"]
             cells = [{"model": row["model"], **trust_cells(row, quantity)} for row in comparison]
-            lines += table(list(cells[0]), [list(row.values()) for row in cells])
+            lines += table_of(cells)
     first = comparison[0]
     notes = [
         f"Cache state {first['cache_state']}. {_of_what(comparison)} {TRUST_MEANING}",
@@ -168,7 +168,7 @@ def _details(
     ]
     lines += ["", *wrapped(notes)]
     if waits := waits_of(comparison):
-        lines += ["", f"{WAITING_TITLE} (share of the estimate):"]
+        lines += ["", "How long the device waits for its host (share of the estimate):"]
         lines += wrapped((f"{text}." for text in waits), "  ")
     return lines
 

@@ -104,10 +104,9 @@ def _in_context(
     assert set_up.model is not None
     device, watch = station.device, station.watch
     try:
-        found = time_in_context(set_up.model, set_up.calls, device, watch, timing, least_s)
+        return time_in_context(set_up.model, set_up.calls, device, watch, timing, least_s)
     except Exception as error:
-        found = f"{type(error).__name__}: {reason(error)}"
-    return {"in_context_reason": found} if isinstance(found, str) else found.columns()
+        return {"in_context_reason": f"{type(error).__name__}: {reason(error)}"}
 
 
 def _status(error: BaseException) -> str:

@@ -8,11 +8,8 @@ clock) is excluded; the clock's contribution to a call is measured without a cal
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter  # bound here: a model may replace the one in `time`
 from typing import Any
-
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcost import statistics
 from opcost.devices.device import Device
@@ -20,9 +17,8 @@ from opcost.devices.disturbance import Watch
 from opcost.measuring.timing import TimeMeasurement
 from opcost.measuring.workload import ModelWorkload
 from opcost.rows.quantities import CALL_TIME
-from opcost.statistics import Estimate
+from opcost.tuples.operator_calls import OperatorCalls
 from opcost.tuples.operator_tuple import OperatorTuple
-from opcost.tuples.recorder import NO_OPERATORS
 
 _LEAST_PASSES, _MOST_PASSES = 10, 200
 _TRIES = 5
@@ -36,30 +32,7 @@ VARYING = "the model makes different calls from run to run"
 WAITING = "the GPU waited for its host inside the model"
 
 
-@dataclass(frozen=True)
-class InContext:
-    """The tuple ids of a model's calls in order, the seconds of each, and the median seconds of
-    `passes` with the clock.
-    """
-
-    tuple_ids: Sequence[str]
-    calls: Sequence[Estimate]
-    pass_s: float
-    passes: int
-
-    def columns(self) -> dict[str, Any]:
-        """The columns of a model's row."""
-        return {
-            "call_tuple_id": list(self.tuple_ids),
-            CALL_TIME.value: [call.value for call in self.calls],
-            CALL_TIME.low: [call.low for call in self.calls],
-            CALL_TIME.high: [call.high for call in self.calls],
-            "clocked_time_s": self.pass_s,
-            "clocked_passes": self.passes,
-        }
-
-
-class CallClock(TorchDispatchMode):
+class CallClock(OperatorCalls):
     """Marks the start and the end of each operator call."""
 
     def __init__(self, device: Device, hold_s: float) -> None:
@@ -72,16 +45,7 @@ class CallClock(TorchDispatchMode):
         self._released = device.hold_back(0.0)
         self._since_s = perf_counter()
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func.namespace in NO_OPERATORS:
-            return func(*args, **kwargs)
+    def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if len(self.marks) % _CALLS_AHEAD == 0:
             self._hold_back()
         before = self._mark()
@@ -128,15 +92,16 @@ def time_in_context(
     watch: Watch,
     timing: TimeMeasurement,
     least_s: float,
-) -> InContext | str:
-    """The time of each of a model's `calls` in context, or why it is unknown.
+) -> dict[str, Any]:
+    """The columns of a model's row: the time of each of its `calls` in context, or why it is
+    unknown.
 
     Runs passes for at least `least_s` seconds. Passes with interference, or in which a GPU waited
     for its host, do not count.
     """
     clock_only_s = clock_s(device)
     if clock_only_s is None:
-        return WAITING
+        return {"in_context_reason": WAITING}
     expected = [each.operator for each in calls]
     found: list[list[float]] = []
     passes_s: list[float] = []
@@ -154,7 +119,7 @@ def time_in_context(
             passes_s.append(perf_counter() - began_s)
             hold_s = min(max(hold_s, _HOLDS * clock.longest_s), _LONGEST_HOLD_S)
             if [str(each) for each in clock.operators] != expected:
-                return VARYING
+                return {"in_context_reason": VARYING}
             found.append(seconds)
             block.append(not clock.waited)
         undisturbed = watch.look()
@@ -162,15 +127,17 @@ def time_in_context(
     kept = list(itertools.compress(found, counted))
     if len(kept) < _LEAST_PASSES:
         if not device.kind.host_sets_pace:
-            return WAITING
+            return {"in_context_reason": WAITING}
         kept = found
-    medians = (statistics.median(column) for column in zip(*kept, strict=True))
-    return InContext(
-        [each.tuple_id for each in calls],
-        [_without(clock_only_s, each) for each in medians],
-        statistics.median(passes_s).value,
-        len(kept),
-    )
+    times = [statistics.median(each).plus(-clock_only_s) for each in zip(*kept, strict=True)]
+    return {
+        "call_tuple_id": [each.tuple_id for each in calls],
+        CALL_TIME.value: [_positive(each.value) for each in times],
+        CALL_TIME.low: [_positive(each.low) for each in times],
+        CALL_TIME.high: [_positive(each.high) for each in times],
+        "clocked_time_s": statistics.median(passes_s).value,
+        "clocked_passes": len(kept),
+    }
 
 
 def _enough(passes: int, counted: int, elapsed_s: float, least_s: float) -> bool:
@@ -180,8 +147,5 @@ def _enough(passes: int, counted: int, elapsed_s: float, least_s: float) -> bool
     return tried and (elapsed_s >= least_s or passes >= _MOST_PASSES)
 
 
-def _without(clock_only_s: float, call: Estimate) -> Estimate:
-    def less(seconds: float | None) -> float | None:
-        return None if seconds is None else max(0.0, seconds - clock_only_s)
-
-    return Estimate(max(0.0, call.value - clock_only_s), less(call.low), less(call.high))
+def _positive(time_s: float | None) -> float | None:
+    return None if time_s is None else max(0.0, time_s)

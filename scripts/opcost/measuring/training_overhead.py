@@ -17,13 +17,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcost.devices.device import Device
 from opcost.models.inputs import Arguments
 from opcost.models.phases import COMPARED_PHASES, compared_phase
 from opcost.models.training import TrainingStep
 from opcost.tuples.description import describe
+from opcost.tuples.operator_calls import OperatorCalls
 from opcost.tuples.recorder import launches_kernel
 from opcost.tuples.replay import tensors_in_tree
 
@@ -82,7 +82,7 @@ def _measured(device: Device, blocks: int) -> Callable[[], dict[str, tuple[float
     return measure
 
 
-class Rehearsal(TorchDispatchMode):
+class Rehearsal(OperatorCalls):
     """Keeps the calls of a training step that launch kernels, with their arguments, by phase."""
 
     def __init__(self, step: TrainingStep, device: torch.device) -> None:
@@ -90,17 +90,8 @@ class Rehearsal(TorchDispatchMode):
         self._step, self._device = step, device
         self.calls: Mapping[str, list[_Call]] = defaultdict(list)
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
+    def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = func(*args, **kwargs)
-        if func.namespace != "aten":  # the profiler's marks
-            return result
         inputs, outputs = tensors_in_tree((args, kwargs)), tensors_in_tree(result)
         operator_tuple = describe(func, args, kwargs)
         if launches_kernel(func, operator_tuple, inputs, outputs, self._device):

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import altair as alt
 
 from opcost.costs.caveats import caveats
-from opcost.costs.in_context_text import operator_cells
-from opcost.costs.waiting import waits_of
+from opcost.costs.host import waits_of
+from opcost.costs.in_context_text import tuple_cells
 from opcost.report.results import Results, Row
 from opcost.report.theme import INK, Figure, dots
 from opcost.rows.quantities import COMPARED, TIME, Quantity
 from opcost.text import difference, is_too_noisy, names_by_text
 
-_MOST_IN_CONTEXT = 30
-"""More models than these have no tables by operator on the page: the file has them."""
+_MOST_IN_CONTEXT, _COSTLIEST = 30, 10
+"""More models than these have no tables of operators on the page: the file has them."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,14 @@ def all_waits(results: Results) -> list[tuple[str, str]]:
 
 
 def operators_in_context(results: Results) -> Mapping[str, Sequence[Mapping[str, str]]]:
-    """Model, with its target if there are several -> a table of its operators in context."""
+    """Model, with its target if there are several -> a table of its costliest operators."""
     groups: dict[str, list[Row]] = {}
     for row in results.in_context:
         target = f" on {row['target']}" if len(results.targets) > 1 else ""
         groups.setdefault(f"{row['model']}{target}", []).append(row)
     if len(groups) > _MOST_IN_CONTEXT:
         return {}
-    return {title: cells for title, rows in groups.items() if (cells := operator_cells(rows))}
+    return {title: tuple_cells(rows[:_COSTLIEST]) for title, rows in groups.items()}
 
 
 def _figure(results: Results, quantity: Quantity) -> Figure | None:

@@ -110,7 +110,7 @@ def _sections(results: Results) -> dict[str, Any]:
         "caveats": all_caveats(results),
         "words": caveats,
         "waits": all_waits(results),
-        "in_context": in_context_text.model_cells(results.comparison),
+        "in_context": in_context_text.difference_cells(results.comparison),
         "in_context_words": in_context_text,
         "operators_in_context": operators_in_context(results),
         "launches": launch_cells(results.launches),

@@ -98,18 +98,16 @@ def _code_hash(module: nn.Module) -> str:
     for kind in sorted(kinds, key=lambda kind: (kind.__module__, kind.__qualname__)):
         if kind.__module__.startswith("torch."):
             continue
-        if kind.__module__ == "__main__":
+        try:
+            file = None if kind.__module__ == "__main__" else Path(inspect.getfile(kind))
+        except (TypeError, OSError):
+            file = None
+        if file is None:
             raise OpcostError(
                 f"class {kind.__name__} is defined in this notebook or script, where another "
                 "process cannot find it: put it into a file and import it"
             )
-        try:
-            digest.update(content_of(Path(inspect.getfile(kind))))
-        except (TypeError, OSError) as error:
-            raise OpcostError(
-                f"class {kind.__name__} is defined in no file, where another process could find "
-                "it: put it into a file and import it"
-            ) from error
+        digest.update(content_of(file))
     return digest.hexdigest()[:16]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from opcost.costs import in_context_table, in_context_text
+from opcost.costs import in_context_text
 from opcost.costs.answers import costs_of_models
 from opcost.costs.caveats import caveats
 from opcost.costs.explanation import explain_in_study
@@ -11,7 +11,7 @@ from opcost.costs.trust import trust
 from opcost.results_folder import ANSWERS
 from opcost.rows.quantities import TIME
 from opcost.runs.request import Request, extracted
-from opcost.text import with_meaning_of_noise, wrapped
+from opcost.text import table_of, with_meaning_of_noise, wrapped
 from opcost.tuples.model_table import not_extracted
 from opcost.tuples.model_tuples import ModelTuples, refusals
 
@@ -44,20 +44,18 @@ def _profile_of(
     by: str,
     top: int,
 ) -> str:
-    lines, marked, in_context = [f"Target {target}"], False, []
+    lines, in_context = [f"Target {target}"], []
     for row in rows:
-        explained = explain_in_study(extractions[row["model"]], target)
-        in_context += explained.estimate.in_context.rows()
-        if cells := in_context_table.table_cells(explained.estimate, row, by, top):
-            marked |= in_context_table.is_marked(cells)
+        estimate = explain_in_study(extractions[row["model"]], target).estimate
+        in_context += estimate.in_context.rows()
+        if cells := in_context_text.context_cells(estimate, row, by, top):
             title = f"Where the time of {row['model']} goes inside the running model, by {by}:"
-            left = {"module": 2, "call": 3}.get(by, 1) + ("phase" in cells[0])
-            lines += ["", title, *in_context_text.lines(cells, left)]
-    if cells := in_context_text.model_cells(rows):
-        legend = [in_context_table.MARKED] if marked else []
-        lines += ["", *wrapped([in_context_table.MEANING, *legend])]
-        lines += ["", in_context_text.TITLE, *in_context_text.lines(cells)]
-        lines += ["", *wrapped([in_context_text.MEANING, *in_context_text.verdicts(rows)])]
+            left = list(cells[0]).index("in context") - (by != "call")
+            lines += ["", title, *table_of(cells, left)]
+    if cells := in_context_text.difference_cells(rows):
+        lines += ["", *wrapped([in_context_text.MEANING])]
+        lines += ["", in_context_text.DIFFERENCE_TITLE, *table_of(cells)]
+        lines += ["", *wrapped([in_context_text.DIFFERENCE_MEANING])]
     return "\n".join([*lines, "", *wrapped(_notes(models, rows, in_context))])
 
 

@@ -39,39 +39,38 @@ class Ended(NamedTuple):
 
 
 def run_workflow(
-    settings: Mapping[str, Any], goal: str | None = None, verbose: bool = False
+    settings: Mapping[str, Any],
+    goal: str | None = None,
+    verbose: bool = False,
+    prints: bool = False,
 ) -> Ended:
     """Show and run the Snakemake command with these keys of the configuration, for a goal (default:
-    everything), which prints to standard output. `verbose` shows all output of Snakemake.
+    everything) that `prints` to standard output or not. `verbose` shows all output of Snakemake.
     """
     if importlib.util.find_spec("snakemake") is None:
         raise OpcostError("measuring needs Snakemake: pip install snakemake")
     if not os.access(Path.cwd(), os.W_OK):
         raise OpcostError(f"{Path.cwd()} cannot be written to: run in a folder that can")
-    options = [*_where(), "--cores", "1", *(["--quiet", "host"] if verbose else [])]
     values = {key: on_command_line(value) for key, value in settings.items()}
     if max(map(len, values.values()), default=0) > _LONGEST:
         raise OpcostError("these models are too many for one command: name fewer at once")
-    shown = [*map(shlex.quote, [_program(), *options])]
-    shown += ["--config"] if values else []
-    shown += [f"{key}={shlex.quote(value)}" for key, value in values.items()]
-    rest = ["--", goal] if goal else []
-    show(" ".join([*shown, *rest]), err=True)
-    command = [sys.executable, "-P", "-m", "snakemake", *options]
-    command += ["--config", *(f"{key}={value}" for key, value in values.items())] if values else []
-    command += rest
+    words = [*_where(), "--cores", "1", *(["--quiet", "host"] if verbose else [])]
+    words += ["--config", *(f"{key}={value}" for key, value in values.items())] if values else []
+    words += ["--", goal] if goal else []
+    show(shlex.join([_program(), *words]), err=True)
+    command = [sys.executable, "-P", "-m", "snakemake", *words]
     signals: list[int] = []
     if verbose:
         with _interruptible(subprocess.Popen(command), signals.append) as process:
             status = process.wait()
         return Ended(_code(status, signals), 1)
     environment = os.environ | {"OPCOST_DISPLAY": "yes"}
-    display = Display(sys.stderr, bar=goal is None)
+    display = Display(sys.stderr, bar=not prints)
     process = subprocess.Popen(
         command,
         env=environment,
-        stdout=subprocess.PIPE if goal is None else None,
-        stderr=subprocess.PIPE if goal else subprocess.STDOUT,
+        stdout=None if prints else subprocess.PIPE,
+        stderr=subprocess.PIPE if prints else subprocess.STDOUT,
         text=True,
         errors="replace",
     )

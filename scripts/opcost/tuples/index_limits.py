@@ -9,11 +9,11 @@ from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from opcost.errors import OpcostError
 from opcost.models.definition import InputSpec
+from opcost.tuples.operator_calls import OperatorCalls
 from opcost.tuples.work import BAGS
 
 _Limits = tuple[float, float]
@@ -35,7 +35,7 @@ _ALONG_A_DIMENSION = {
 _BY_LISTS = {"index", "index_put", "_index_put_impl"}
 
 
-class IndexLimits(TorchDispatchMode):
+class IndexLimits(OperatorCalls):
     """Raises OpcostError for a call whose indices may exceed its table, or have another dtype.
 
     `known` are tensors with the config's description of their values.
@@ -50,19 +50,13 @@ class IndexLimits(TorchDispatchMode):
             if not tensor.dtype.is_floating_point:
                 self._note(tensor, spec.limits, is_position=False)
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = func._schema.name.removeprefix("aten::").removesuffix("_")
         if name in _LOSSES:
             self._check_target(args[1], args[0].shape[1 if args[0].dim() > 1 else 0])
         else:
             self._check_all(name, args)
-        result = func(*args, **(kwargs or {}))
+        result = func(*args, **kwargs)
         if func._schema.is_mutable:
             written = (
                 each.alias_info and each.alias_info.is_write for each in func._schema.arguments

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from opcost.models.phases import FORWARD, LOSS, OPTIMIZER
 from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.live_memory import LiveMemory
+from opcost.tuples.operator_calls import OperatorCalls
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.places import Place
 from opcost.tuples.replay import storage, tensors_in_tree
@@ -36,7 +36,7 @@ class Call:
     place: Place
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(OperatorCalls):
     """Records each operator below autograd and above the kernels.
 
     `where` returns the running module and phase; `held` are the tensors that persist between
@@ -63,16 +63,7 @@ class Recorder(TorchDispatchMode):
         self._made_by: dict[int, tuple[int, int]] = {}
         self._kept_bytes: Counter[int] = Counter()
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func.namespace in NO_OPERATORS:
-            return func(*args, **kwargs)
+    def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         operator_tuple = describe(func, args, kwargs)
         inputs = tensors_in_tree((args, kwargs))
         result = func(*args, **kwargs)
@@ -140,13 +131,10 @@ class Recorder(TorchDispatchMode):
         return self._used_in.get(memory, FORWARD if memory in self._held else phase) != phase
 
 
-NO_OPERATORS = ("prim", "profiler")
-"""Namespaces of queries of a fake tensor's device, and of the profiler's marks."""
-
 _FIRST_PHASES = (FORWARD, LOSS)
 
 
-class CallLog(TorchDispatchMode):
+class CallLog(OperatorCalls):
     """The operator tuples of all calls, in order, and the number of calls that launch kernels.
 
     With a `device`, only calls that run there do.
@@ -159,16 +147,7 @@ class CallLog(TorchDispatchMode):
         self.compiled = False
         self.kernels: Counter[OperatorTuple] = Counter()
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func.namespace in NO_OPERATORS:
-            return func(*args, **kwargs)
+    def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         operator_tuple = describe(func, args, kwargs)
         inputs = tensors_in_tree((args, kwargs))
         result = func(*args, **kwargs)

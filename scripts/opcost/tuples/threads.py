@@ -6,25 +6,19 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from torch.utils._python_dispatch import TorchDispatchMode
+from opcost.tuples.operator_calls import OperatorCalls
 
 _recorded: list[list[str]] = []
 """The operators of other threads, for each trace in progress."""
 
 
-class _Notice(TorchDispatchMode):
+class _Notice(OperatorCalls):
     """Adds the names of operators to the traces in progress."""
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for names in _recorded:
             names.append(str(func))
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
 
 _ONE_AT_A_TIME = threading.RLock()

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 from torch._ops import OpOverload, OpOverloadPacket
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from opcost.errors import OpcostError
 from opcost.tuples.host_memory import copy_of
+from opcost.tuples.operator_calls import OperatorCalls
 from opcost.tuples.operator_tuple import (
     ELEMENT_BYTES,
     OperatorTuple,
@@ -89,17 +89,14 @@ def _of_call(
     return parts.flops
 
 
-class _Parts(TorchDispatchMode):
+class _Parts(OperatorCalls):
     """Sums the FLOPs of the calls that an operator is composed of."""
 
     flops = 0
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: _Given | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        if func.namespace != "prim":
-            self.flops += _of_call(func, args, kwargs or {}, lambda: result)
+    def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        result = func(*args, **kwargs)
+        self.flops += _of_call(func, args, kwargs, lambda: result)
         return result
 
 
