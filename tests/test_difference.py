@@ -94,11 +94,18 @@ def test_a_study_repeated_has_changed_nothing(diff):
 
 def test_rows_that_share_a_run_are_counted(diff):
     before, after = study(1, runs=2), study(2)
-    assert "in common" not in summarise(diff(before, after))
+    assert "Runs in common" not in summarise(diff(before, after))
     again = [before[0], measured(1, before[1][TIME.runs][:1]), *after[2:]]
-    assert "2 of them have runs in common" in summarise(diff(before, again))
+    assert "Runs in common: 1 of them" in summarise(diff(before, again))
+
+
+def test_rows_that_are_the_same_measurement_say_nothing_of_a_change(diff):
+    before, after = study(1), study(2)
+    text = summarise(diff(before, [*before[:20], *after[20:]]))
+    assert "40 operator tuples with a result in both" in text
+    assert "The same measurement in both: 20 further operator tuples" in text
     without = [row | {TIME.runs: None} for row in before]
-    assert "60 of them have runs in common" in summarise(diff(without, without))
+    assert diff(without, without).undecided
 
 
 def test_operators_that_changed_are_named_and_no_others(diff):
@@ -275,7 +282,7 @@ def test_the_command_exits_with_3_if_something_changed(database, tmp_path):
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
-        (study(1), [measured(99, [1e-3])], "no operator tuple with a result in both"),
+        (study(1), [measured(99, [1e-3])], "no operator tuple was measured for both"),
         (study(1, sd=0.5, runs=2), study(2, sd=0.5, runs=2), "by more than 100% would be found"),
     ],
     ids=["nothing in common", "too noisy"],

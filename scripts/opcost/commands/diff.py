@@ -7,6 +7,7 @@ import click
 from opcost.commands import INCOMPLETE, UNDECIDED
 from opcost.commands.parameters import Database, Number
 from opcost.difference.databases import compare_databases
+from opcost.difference.models import model_lines
 from opcost.difference.summary import summarise
 from opcost.files import check_output
 from opcost.queries import listing
@@ -60,11 +61,12 @@ def command(
 ) -> None:
     """Test what changed from database BEFORE to AFTER.
 
-    Prints differences in device and software, the change common to all operators, and the operators
-    that deviate from it. P-values are adjusted for multiple tests (false discovery rate). Exits
-    with 0 if nothing changed, with 3 if something did or if an operator failed in only one of the
-    databases, and with 4 if undecided: a target has no operator with a result in both, or only a
-    change of an operator by more than 100 % would be found.
+    Prints differences in device and software, the change common to all operators, the operators
+    that deviate from it, and, with the results folders of both studies, the change of each model.
+    P-values are adjusted for multiple tests (false discovery rate). Exits with 0 if nothing
+    changed, with 3 if an operator did or failed in only one of the databases, and with 4 if
+    undecided: a target has no operator that was measured for both, or only a change of an operator
+    by more than 100 % would be found.
 
     \b
     opcost diff old_driver/database.parquet new_driver/database.parquet
@@ -89,10 +91,15 @@ def command(
         for line in listing.json_lines(difference.to_table()):
             show(line)
     elif parquet is None:
-        show(summarise(difference, limit))
+        show("\n".join([summarise(difference, limit), *_models(before, after)]))
     if difference.changed:
         raise SystemExit(INCOMPLETE)
     if difference.undecided:
         if as_json or parquet is not None:
             show("\n".join(difference.undecided), err=True)
         raise SystemExit(UNDECIDED)
+
+
+def _models(before: Path, after: Path) -> list[str]:
+    lines = model_lines(before, after)
+    return ["", *lines] if lines else []

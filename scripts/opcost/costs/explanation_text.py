@@ -48,11 +48,11 @@ _SIDE_BY_SIDE = 3
 _MISSING = 3
 _OTHER_INPUTS = 4
 _ESTIMATE = (
-    "estimate: from isolated operators. ± (95 %) includes how far estimates of other models are "
+    "Estimates from isolated operators. ± (95 %) includes how far estimates of other models are "
     "off."
 )
 _ESTIMATE_ALONE = (
-    "estimate: from isolated operators. ± (95 %) lacks the model error: how far such estimates are "
+    "Estimates from isolated operators. ± (95 %) lacks the model error: how far such estimates are "
     "off is unknown there."
 )
 _SEVERAL_PROTOCOLS = (
@@ -103,7 +103,7 @@ def as_text(
     last += _other_inputs(model, explanations) if any(each.missing for each in explanations) else []
     here = [each for each in explanations if each.database.resolve() == DATABASE.resolve()]
     if any(each.missing for each in here or explanations) or not explanations:
-        last.append(_remedy(model.definition, name))
+        last.append(_remedy(model.definition, name, not here))
     if known and not details:
         last.append("More with --details: flags, run-to-run variation, what ± holds.")
     parts.append("\n".join([*notes, *last]))
@@ -179,7 +179,7 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
     cells = [
         {
             "target": explanation.target,
-            "device": explanation.device_name or "-",
+            "device": f"{explanation.device_name or '-'}{', no TF32' * explanation.lacks_tf32}",
             "conditions": _conditions(explanation, explanations),
             **costs,
             **_lower_limit(row),
@@ -198,13 +198,14 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
         "conditions": any(cell["conditions"] for cell in cells),
         "operators": any(row["measured_tuples"] < row["tuples"] for row in rows),
         "database": len({cell["database"].partition(" of ")[0] for cell in cells}) > 1,
+        "source": {cell["source"] for cell in cells} != {"estimate"},
     }
     kept = [
         {title: text for title, text in cell.items() if needed.get(title, True)} for cell in cells
     ]
     left = 2 + needed["conditions"]
     return [
-        *fitted(kept, ("time/sample", "samples/s", "energy/sample"), left),
+        *fitted(kept, ("samples/s", "time/sample", "energy/sample"), left),
         *wrapped([_SEVERAL_PROTOCOLS] if several else []),
     ]
 
@@ -374,8 +375,9 @@ def _recorded(model: ModelTuples, explanation: Explanation) -> list[str]:
     return [f"{text}: {some(found, _RECORDED)}."] if found else []
 
 
-def _remedy(definition: ModelDefinition | None, name: str | None) -> str:
+def _remedy(definition: ModelDefinition | None, name: str | None, elsewhere: bool) -> str:
     how = "opcost.run(module, inputs)"
     if definition is not None and name is not None:
         how = run_command(definition, name)
-    return f"To measure what is missing on this machine: {how}"
+    where = "(there, or on this machine)" if elsewhere else "on this machine"
+    return f"To measure what is missing {where}: {how}"

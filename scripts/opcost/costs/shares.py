@@ -139,7 +139,8 @@ def _sum(terms: Sequence[Term], column: str) -> float | None:
     return math.fsum(calls * value for calls, value in values)
 
 
-def _partial_sum(terms: Sequence[Term], column: str) -> float:
-    return math.fsum(
-        term.calls * (term.row[column] or 0.0) for term in terms if term.measured and term.row
-    )
+def _partial_sum(terms: Sequence[Term], column: str) -> float | None:
+    """The sum of what is known; None if terms are measured, and none of them has a value."""
+    rows = [(term.calls, term.row[column]) for term in terms if term.measured and term.row]
+    known = [calls * value for calls, value in rows if value is not None]
+    return math.fsum(known) if known or not rows else None

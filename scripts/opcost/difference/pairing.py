@@ -55,7 +55,16 @@ class Pairing:
 
     @property
     def pairs(self) -> list[tuple[Row, Row]]:
-        """Rows of the same tuple, both with a result."""
+        """Rows of the same tuple, both with a result, unless they are the same measurement."""
+        return [pair for pair in self._with_results if _times(pair[0]) != _times(pair[1])]
+
+    @property
+    def same(self) -> int:
+        """The number of tuples whose rows are the same measurement in both."""
+        return len(self._with_results) - len(self.pairs)
+
+    @property
+    def _with_results(self) -> list[tuple[Row, Row]]:
         return [pair for pair in self.both if all(row["status"] == "ok" for row in pair)]
 
     @property
@@ -66,8 +75,7 @@ class Pairing:
     @property
     def shared(self) -> int:
         """The number of pairs with a run in common, whose difference is too small."""
-        # Two measurements never have equal times to the last digit.
-        times = ([set(row[TIME.runs] or [row[TIME.value]]) for row in pair] for pair in self.pairs)
+        times = ([set(_times(row)) for row in pair] for pair in self.pairs)
         return sum(not first.isdisjoint(second) for first, second in times)
 
     @property
@@ -78,6 +86,12 @@ class Pairing:
             for rows in (self.before, self.after)
         ]
         return list(_differences(sides)) if all(sides) else []
+
+
+def _times(row: Row) -> Sequence[float]:
+    """The seconds of each run: two measurements never have equal ones to the last digit."""
+    times_s: Sequence[float] = row[TIME.runs] or [row[TIME.value]]
+    return times_s
 
 
 def pair_databases(

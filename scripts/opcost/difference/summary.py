@@ -11,7 +11,7 @@ from opcost.difference.databases import (
 )
 from opcost.difference.pairing import Pairing
 from opcost.statistics import Estimate
-from opcost.text import shortened, table
+from opcost.text import counted, shortened, table
 
 _HEADER = ("operator tuple", "before", "after", "change", "own change", "interval", "p")
 
@@ -25,10 +25,15 @@ def summarise(difference: Difference, limit: int = 10) -> str:
 def _target(pairing: Pairing, difference: Difference, limit: int) -> Iterator[str]:
     names = dict.fromkeys((pairing.before_target, pairing.after_target))
     yield f"Target {' -> '.join(names)}: {len(pairing.pairs)} operator tuples with a result in both"
+    if pairing.same:
+        yield (
+            f"The same measurement in both: {counted(pairing.same, 'further operator tuple')}, of "
+            "which nothing is known."
+        )
     if pairing.shared:
         yield (
-            f"{pairing.shared} of them have runs in common: to that extent, both databases hold "
-            "the same measurement, which varies less than two."
+            f"Runs in common: {pairing.shared} of them, whose difference is too small, as far as "
+            "both hold the same runs."
         )
     conditions = [each[:3] for each in pairing.conditions]
     if conditions:

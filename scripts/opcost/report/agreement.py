@@ -12,7 +12,7 @@ from opcost.costs.in_context_text import tuple_cells
 from opcost.report.results import Results, Row
 from opcost.report.theme import INK, Figure, dots
 from opcost.rows.quantities import COMPARED, TIME, Quantity
-from opcost.text import difference, is_too_noisy, names_by_text
+from opcost.text import counted, difference, is_too_noisy, names_by_text
 
 _MOST_IN_CONTEXT, _COSTLIEST = 30, 10
 """More models than these have no tables of operators on the page: the file has them."""
@@ -39,14 +39,17 @@ def agreement(results: Results, quantity: Quantity) -> Agreement:
 
 def verdict(rows: Sequence[Row], quantity: Quantity) -> str:
     """The differences between estimates and measurements on a target, in a sentence or two."""
-    known = {row["model"]: error for row in rows if (error := quantity.error.read(row))}
+    errors = {row["model"]: error for row in rows if (error := quantity.error.read(row))}
+    known = {name: each for name, each in errors.items() if not is_too_noisy(each.plus(1.0))}
     if not known:
         return f"no model's {quantity} can be compared; the caveats give the reasons."
     worst = max(known, key=lambda model: abs(known[model].value))
     typical = statistics.median(abs(error.value) for error in known.values())
-    text = f"{len(known)} of {len(rows)} models can be compared. "
-    text += f"The estimate differs from the end-to-end {quantity} by {typical:.1%} in the median"
-    text += f", and by {known[worst].value:+.1%} at most ({worst})."
+    text = f"{len(known)} of {counted(len(rows), 'model')} can be compared. "
+    text += f"The estimate differs from the end-to-end {quantity} by "
+    if len(known) > 1:
+        text += f"{typical:.1%} in the median, and by "
+    text += f"{known[worst].value:+.1%} in {worst}{', the most' if len(known) > 1 else ''}."
     limits = [
         (each.low, each.high)
         for each in known.values()
