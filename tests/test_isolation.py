@@ -443,7 +443,7 @@ def test_more_threads_than_cores_are_refused(conditions, tmp_path):
 def refusal_of_two_threads(reserved=None):
     """In a process of its own, because PyTorch's threads start once."""
     code = f"""
-from opcost.devices.thread_library import refuse_threads_without_cores
+from opcost.devices.environment import refuse_threads_without_cores
 import torch
 torch.set_num_threads(2)
 refuse_threads_without_cores(2, {reserved})

@@ -45,7 +45,7 @@ def main(words: list[str]) -> None:
 
 def _extract(arguments: "Namespace") -> None:
     """Extract the operators of one model."""
-    from opcost.devices.cores import work_anywhere
+    from opcost.devices.lock import work_anywhere
     from opcost.planning.progress import extraction_line
     from opcost.study import ExtractionSettings, ModelDefinition
     from opcost.terminal import announce

@@ -13,8 +13,8 @@ import sys
 
 import pytest
 import torch
+from opcost.devices.device import open_device
 from opcost.devices.disturbance import NoWatch
-from opcost.devices.target_device import open_device
 from opcost.energy.meter import sensor_of
 from opcost.energy.meters import open_meter
 from opcost.measuring.benchmark import measure

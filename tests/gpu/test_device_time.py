@@ -8,9 +8,8 @@ import itertools
 
 import pytest
 import torch
-from opcost.devices.device import NotCapturable
+from opcost.devices.device import NotCapturable, open_device
 from opcost.devices.disturbance import NoWatch
-from opcost.devices.target_device import open_device
 from opcost.measuring.in_context import time_in_context
 from opcost.measuring.power_load import Replays, load_of
 from opcost.measuring.timing import MODEL_WAITS, WAITS, time_workload

@@ -11,8 +11,8 @@ import time
 import traceback
 
 import torch
+from opcost.devices.device import open_device
 from opcost.devices.disturbance import NoWatch
-from opcost.devices.target_device import open_device
 from opcost.measuring.overhead import sample_overhead
 from opcost.target import Target
 from torch import nn

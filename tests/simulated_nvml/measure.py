@@ -8,8 +8,8 @@ import json
 import sys
 import time
 
+from opcost.devices.device import open_device
 from opcost.devices.disturbance import NoWatch
-from opcost.devices.target_device import open_device
 from opcost.energy.nvml import NvmlMeter
 from opcost.measuring.benchmark import trial_columns
 from opcost.measuring.trial import run_trial

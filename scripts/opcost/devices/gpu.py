@@ -9,7 +9,7 @@ import torch
 
 from opcost.devices.device import BlockTime, Device, NotCapturable, nothing
 from opcost.devices.disturbance import NoWatch, ThreadWatch, Watch, elapsed_and_missed_s
-from opcost.devices.gpu_state import count_gpus, driver_version, gpu_state
+from opcost.devices.gpu_settings import count_gpus, driver_version, gpu_state
 from opcost.devices.kinds import KINDS
 from opcost.errors import OpcostError
 from opcost.text import counted

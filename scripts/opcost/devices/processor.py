@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from opcost.devices import cpuinfo
+from opcost.devices import machine
 from opcost.devices.device import BlockTime, Device, OutOfMemory, nothing
 from opcost.devices.disturbance import CoreWatch, Watch, find_baseline_s
 from opcost.devices.kinds import KINDS
@@ -52,7 +52,7 @@ class CpuDevice(Device):
     @property
     def model_name(self) -> str:
         """Linux's name of the processor, else the architecture."""
-        return cpuinfo.processor_name()
+        return machine.processor_name()
 
     @property
     def uuid(self) -> str | None:
@@ -66,12 +66,12 @@ class CpuDevice(Device):
     @property
     def last_level_cache_bytes(self) -> int | None:
         """Size according to Linux; on a shared machine, other guests use it too."""
-        return cpuinfo.last_level_cache_bytes()
+        return machine.last_level_cache_bytes()
 
     @property
     def core_cache_bytes(self) -> int:
         """Size of the second-level cache, from Linux."""
-        return cpuinfo.core_cache_bytes()
+        return machine.core_cache_bytes()
 
     def most_flops_per_s(self, dtype: str) -> float:
         """Two multiply-adds of 512 bits per thread and cycle; matrix units (AMX) for 16 bits or

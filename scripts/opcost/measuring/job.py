@@ -14,7 +14,7 @@ from typing import Any
 
 from opcost.devices.device_file import read_device
 from opcost.devices.lock import exclusive
-from opcost.devices.operating_point import AS_IT_IS, applied, settle
+from opcost.devices.operating_point import AS_IT_IS, applied
 from opcost.energy.sensor import take_over, write_killing_meter
 from opcost.errors import OpcostError, reported
 from opcost.measuring.checkpoint import Checkpoint
@@ -130,8 +130,7 @@ def _run(
         if key:  # if there are several devices of a kind, only the child knows which one it has
             held = holding.enter_context(exclusive(key, purpose, point=point))
             start = time.monotonic()
-            holding.enter_context(applied(held, point))
-            settle(held, point)
+            holding.enter_context(applied(held, point, settle=True))
 
         def held_s() -> float:
             return time.monotonic() - start

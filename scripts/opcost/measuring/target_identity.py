@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from opcost.addresses import refuse_other_device
-from opcost.devices.changes import refuse_changes
-from opcost.devices.cores import reserved_for
-from opcost.devices.device_file import DeviceFile, Sample, read_device, write_device
+from opcost.devices.device_file import DeviceFile, Sample, read_device, refuse_changes, write_device
 from opcost.devices.kinds import kind_of
-from opcost.devices.lock import exclusive
+from opcost.devices.lock import exclusive, reserved_for
 from opcost.devices.operating_point import applied
 from opcost.errors import OpcostError
 from opcost.target import POINT, Target, point_of
@@ -125,9 +123,8 @@ def _identified(target: Target) -> DeviceFile:
 
 
 def _open_identified(target: Target) -> tuple[Any, DeviceFile]:
-    from opcost.devices.environment import stable_environment
-    from opcost.devices.target_device import open_device
-    from opcost.devices.thread_library import refuse_threads_without_cores
+    from opcost.devices.device import open_device
+    from opcost.devices.environment import refuse_threads_without_cores, stable_environment
 
     device = open_device(target)
     refuse_threads_without_cores(target.threads, reserved_for(target.device))
