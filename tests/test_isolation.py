@@ -24,8 +24,7 @@ from opcost.errors import OpcostError
 from opcost.measuring import overhead, station, target_identity
 from opcost.measuring.job import subject_job
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
-from opcost.measuring.target_files import TargetFiles
-from opcost.measuring.target_identity import identify_target, measure_overhead
+from opcost.measuring.target_identity import TargetFiles, identify_target, measure_overhead
 from opcost.memory import resident_bytes
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import records, schemas

@@ -28,10 +28,10 @@ from opcost.devices.operating_point import AS_IT_IS, applied
 from opcost.energy.sensor import SCHEMA_VERSION
 from opcost.errors import OpcostError
 from opcost.files import first_line, write_json
-from opcost.measuring import benchmark, station, target_identity, target_sensor
+from opcost.measuring import benchmark, station, target_identity
 from opcost.measuring.job import sensor_job, subject_job
 from opcost.measuring.subjects import OperatorSubject
-from opcost.measuring.target_files import TargetFiles
+from opcost.measuring.target_identity import TargetFiles
 from opcost.rows import records, schemas
 from opcost.target import OperatingPoint, Target
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
@@ -430,7 +430,7 @@ def characterised(gpu, tmp_path, monkeypatch, conditions):
         assert gpu.now[0] == BEFORE_W
         write_json(output, SENSOR)
 
-    monkeypatch.setattr(target_sensor, "characterise_target", fresh)
+    monkeypatch.setattr(station, "characterise_target", fresh)
 
     def characterised(first):
         write_json(tmp_path / "results/first/cuda-0/sensor.json", first)

@@ -18,8 +18,8 @@ from opcost.devices.disturbance import NoWatch
 from opcost.energy.meter import sensor_of
 from opcost.energy.meters import open_meter
 from opcost.measuring.benchmark import measure
+from opcost.measuring.station import characterise_target
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
-from opcost.measuring.target_sensor import characterise_target
 from opcost.measuring.tracing import trace_on
 from opcost.models.definition import InputSpec, ModelDefinition, SingleOperator
 from opcost.study import Conditions

@@ -19,8 +19,7 @@ class Kind:
     `host_sets_pace`: operators are synchronous, so call overhead adds to their time; otherwise the
     host runs ahead of the device. `is_processor`: nothing else may use the processor during
     measurements. `recorded` returns the environment's columns without opening a device. `settable`
-    is the module and class that set an operating point (operating_point.py). `wait` is given
-    PyTorch, and waits for all work that it has launched on the devices.
+    is the module and class that set an operating point (operating_point.py).
 
     `protocol_version` is incremented when the same settings define a different measurement on
     devices of this kind: everything is then measured again on these.
@@ -32,7 +31,6 @@ class Kind:
     is_processor: bool
     recorded: Callable[[], Mapping[str, Any]]
     settable: str
-    wait: Callable[[Any], None]
     protocol_version: int
 
 
@@ -56,16 +54,6 @@ def _of_nvidia() -> dict[str, Any]:
     }
 
 
-def _wait_for_processor(_: Any) -> None:
-    """Operators are synchronous."""
-
-
-def _wait_for_nvidia(torch: Any) -> None:
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        for number in range(torch.cuda.device_count()):
-            torch.cuda.synchronize(number)
-
-
 _CPU = Kind(
     "cpu",
     "opcost.devices.processor:CpuDevice",
@@ -73,7 +61,6 @@ _CPU = Kind(
     is_processor=True,
     recorded=_of_processor,
     settable="opcost.devices.processor_settings:Processor",
-    wait=_wait_for_processor,
     protocol_version=7,
 )
 _CUDA = Kind(
@@ -83,7 +70,6 @@ _CUDA = Kind(
     is_processor=False,
     recorded=_of_nvidia,
     settable="opcost.devices.gpu_settings:Gpu",
-    wait=_wait_for_nvidia,
     protocol_version=5,
 )
 
@@ -123,9 +109,10 @@ def kind_locked_as(key: str) -> Kind:
 
 def wait_for_devices() -> None:
     """Wait until the devices have done all work that PyTorch has launched in this process."""
-    if (torch := sys.modules.get("torch")) is not None:
-        for kind in KINDS.values():
-            kind.wait(torch)
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        for number in range(torch.cuda.device_count()):  # a processor works synchronously
+            torch.cuda.synchronize(number)
 
 
 def host_sets_pace(device: str | None) -> bool:

@@ -1,6 +1,5 @@
 """This machine and its software, as known without importing torch or opening a device."""
 
-import ast
 import hashlib
 import os
 import platform
@@ -8,7 +7,7 @@ import re
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from runpy import run_path
 
 from opcost.files import first_line
 
@@ -65,8 +64,8 @@ def _described() -> str:
 
 PROCESS_ENVIRONMENT = _described()
 """Inherited settings that affect the speed of this process: variables and preloaded libraries, as
-`NAME=value`, sorted. Read on import, because the code of a model may set variables that allocators and
-libraries have already read."""
+`NAME=value`, sorted. Read on import: the code of a model may set variables that libraries have
+already read."""
 
 
 def machine_id_hash() -> str | None:
@@ -140,20 +139,10 @@ def installed_torch() -> dict[str, str | None]:
     if spec is None or spec.origin is None:
         return {}
     try:
-        tree = ast.parse((Path(spec.origin).parent / "version.py").read_text(encoding="utf-8"))
-        stated = dict(filter(None, map(_assignment, tree.body)))
-    except (OSError, ValueError, SyntaxError):
+        stated = run_path(str(Path(spec.origin).with_name("version.py")))
+    except (OSError, SyntaxError):
         return {}
     return {"torch_version": stated.get("__version__"), "cuda_version": stated.get("cuda")}
-
-
-def _assignment(statement: ast.stmt) -> tuple[str, Any] | None:
-    match statement:
-        case ast.Assign(targets=[ast.Name(name)], value=value):
-            return name, ast.literal_eval(value)
-        case ast.AnnAssign(target=ast.Name(name), value=ast.expr() as value):
-            return name, ast.literal_eval(value)
-    return None
 
 
 def loaded_driver() -> str | None:

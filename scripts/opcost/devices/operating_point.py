@@ -13,7 +13,6 @@ answers on standard output, a line of JSON when the point is set and one when it
 """
 
 import json
-import math
 import os
 import select
 import signal
@@ -40,8 +39,8 @@ _STEADY_S, _SETTLE_S = 10.0, 60.0
 """After a switch, the device's temperature must be steady for the first time; ASSUME that waiting
 longer than the second changes little."""
 
-_LOOKS, _STEADY_C = 10, 1.0
-"""The temperature is read this many times, and is steady if it changes by at most this."""
+_STEADY_C = 1.0
+"""A temperature is steady if it changes by at most this."""
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 """Identifies the start of the machine: drivers forget settings when it restarts."""
@@ -298,16 +297,14 @@ def _settle(device: Settable, parent: int, steady_s: float, most_s: float) -> No
     """Wait until the temperature has been steady for `steady_s`, for at most `most_s`, and not
     after the parent ends, or for a device that reports no temperature.
     """
-    seen_c: list[float] = []
-    for _ in range(math.ceil(most_s / steady_s * _LOOKS)):
-        if (now_c := device.temperature_c()) is None:
+    before_c = device.temperature_c()
+    for _ in range(int(most_s / steady_s)):
+        if before_c is None or _ended(parent, steady_s):
             return
-        seen_c.append(now_c)
-        lately = seen_c[-_LOOKS - 1 :]
-        if len(lately) > _LOOKS and max(lately) - min(lately) <= _STEADY_C:
+        now_c = device.temperature_c()
+        if now_c is None or abs(now_c - before_c) <= _STEADY_C:
             return
-        if _ended(parent, steady_s / _LOOKS):
-            return
+        before_c = now_c
 
 
 def _ended(parent: int, within_s: float | None = None) -> bool:

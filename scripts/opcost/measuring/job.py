@@ -19,8 +19,7 @@ from opcost.energy.sensor import take_over, write_killing_meter
 from opcost.errors import OpcostError, reported
 from opcost.measuring.checkpoint import Checkpoint
 from opcost.measuring.subjects import Subject
-from opcost.measuring.target_files import TargetFiles
-from opcost.measuring.target_identity import expected_device
+from opcost.measuring.target_identity import TargetFiles, expected_device
 from opcost.target import OperatingPoint, Target
 from opcost.terminal import announce
 from opcost.tuples.model_tuples import read_extractions, write_model_tuples
@@ -77,7 +76,7 @@ def sensor_job(files: TargetFiles, output: Path) -> None:
     settings = Target(device, threads=1, tf32=False)
 
     def measure(_: HeldSeconds) -> None:
-        from opcost.measuring.target_sensor import characterise_target
+        from opcost.measuring.station import characterise_target
 
         characterise_target(
             device, lambda: expected_device(settings, target, device_file)[0], output

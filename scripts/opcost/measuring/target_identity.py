@@ -1,12 +1,14 @@
-"""Identify a target's device, with baseline and call overhead, once; verify it in each job."""
+"""A target's files; its device, with baseline and call overhead: identified once, and verified in
+each job.
+"""
 
 import importlib
 import os
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from opcost.addresses import refuse_other_device
 from opcost.devices.device_file import DeviceFile, Sample, read_device, refuse_changes, write_device
@@ -14,6 +16,8 @@ from opcost.devices.kinds import kind_of
 from opcost.devices.lock import exclusive, reserved_for
 from opcost.devices.operating_point import applied
 from opcost.errors import OpcostError
+from opcost.results_folder import device_file, sensor_file
+from opcost.study import Conditions
 from opcost.target import POINT, Target, point_of
 from opcost.terminal import announce
 from opcost.workers.isolation import answer_of
@@ -26,6 +30,26 @@ _ALLOTTED_TIMEOUT_S = 20
 """Seconds to wait for a device that a cluster allotted to this job only."""
 _UNTIL_THE_END = ExitStack()
 """Locks that a measuring process holds until it ends."""
+
+
+@dataclass(frozen=True)
+class TargetFiles:
+    """A target's name and conditions, and the files of its device and of its power sensor."""
+
+    target: str
+    conditions: Conditions
+    device_file: Path
+    sensor_file: Path | None = None
+
+    @classmethod
+    def of(cls, folder: Path, conditions: str) -> Self:
+        """The target of a results folder, with its conditions as JSON."""
+        return cls(
+            folder.parent.name,
+            Conditions.from_json(conditions),
+            device_file(folder),
+            sensor_file(folder),
+        )
 
 
 def identify_target(target: Target, output: Path) -> None:
