@@ -16,8 +16,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from opcost import memory
-from opcost.devices import disturbance
-from opcost.devices.disturbance import NoWatch
+from opcost.devices import disturbance, machine
+from opcost.devices.disturbance import Watch
 from opcost.devices.lock import exclusive
 from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
@@ -293,7 +293,7 @@ def test_a_core_that_was_disturbed_when_the_study_began_is_looked_at_again(
     assert json.loads((tmp_path / "device.json").read_text())["quiet_s"] < 1
 
 
-class Restless(NoWatch):
+class Restless(Watch):
     """Never finds the core left alone."""
 
     def look(self):
@@ -370,7 +370,7 @@ def card_of(monkeypatch):
     def pretend(uuid, name="Card"):
         monkeypatch.setattr(CpuDevice, "name", "card")
         monkeypatch.setattr(CpuDevice, "uuid", uuid)
-        monkeypatch.setattr(CpuDevice, "model_name", name)
+        monkeypatch.setattr(machine, "processor_name", lambda: name)
 
     return pretend
 

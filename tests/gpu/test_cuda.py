@@ -14,7 +14,7 @@ import sys
 import pytest
 import torch
 from opcost.devices.device import open_device
-from opcost.devices.disturbance import NoWatch
+from opcost.devices.disturbance import Watch
 from opcost.energy.meter import sensor_of
 from opcost.energy.meters import open_meter
 from opcost.measuring.benchmark import measure
@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
-QUIET = NoWatch()
+QUIET = Watch()
 TARGET = Target("cuda", 1, False)
 
 

@@ -42,13 +42,21 @@ class BlockTime:
 
 
 class Device(ABC):
-    """A device that runs operators. A matrix product of size `busy_matrix` saturates it."""
+    """A device that runs operators. A matrix product of size `busy_matrix` saturates it.
+
+    `model_name` is the product name, `core_cache_bytes` the size of a core's private cache: 0 if it
+    keeps no data between operators. None is unknown.
+    """
 
     kind: Kind
     name: str
     torch_device: torch.device
     allocator: str
     busy_matrix: int
+    model_name: str
+    uuid: str | None
+    last_level_cache_bytes: int | None
+    core_cache_bytes: int
 
     @abstractmethod
     def __init__(self, index: int) -> None: ...
@@ -63,30 +71,20 @@ class Device(ABC):
         """Why PyTorch cannot use this machine's devices of this kind; None if it can."""
         return None
 
-    @abstractmethod
     def baseline_s(self) -> float | None:
         """The sentinel's time on the undisturbed device; None if nothing can disturb it.
 
         Measuring it takes seconds, so each study does it once.
         """
+        return None
 
-    @abstractmethod
     def watch(self, baseline_s: float | None) -> Watch:
-        """A watch for interference on the device."""
+        """A watch for interference on the device, which nothing disturbs unless it is shared."""
+        return Watch()
 
     def host_watch(self, baseline_s: float | None) -> Watch:
         """A watch for interference with the host that launches work on it."""
         return self.watch(baseline_s)
-
-    @property
-    @abstractmethod
-    def model_name(self) -> str:
-        """The product name."""
-
-    @property
-    @abstractmethod
-    def uuid(self) -> str | None:
-        """The device's unique identifier, or None."""
 
     @property
     def uuid_hash(self) -> str | None:
@@ -100,16 +98,6 @@ class Device(ABC):
     def setup(self) -> dict[str, Any]:
         """Columns for modes and requested clocks, if the device has any."""
         return {}
-
-    @property
-    @abstractmethod
-    def last_level_cache_bytes(self) -> int | None:
-        """Size of the last-level cache, or None if unknown."""
-
-    @property
-    @abstractmethod
-    def core_cache_bytes(self) -> int:
-        """Size of a core's private cache; 0 if it keeps no data between operators."""
 
     @abstractmethod
     def most_flops_per_s(self, dtype: str) -> float:

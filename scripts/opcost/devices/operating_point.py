@@ -226,7 +226,7 @@ def _set(device: Settable, point: OperatingPoint, record: Path, parent: int) -> 
         for name, value in wanted.items():
             device.set(name, value)
             done[name] = before[name]
-    except OpcostError:
+    except Exception:
         _restore(device, done, record)
         raise
     return before
