@@ -70,8 +70,7 @@ class DeviceFile:
     """A target's device.
 
     `device_uuid_hash`, `lock_key` and `machine_id_hash` are None if any device of a kind may be
-    used. `quiet_s`, the baseline, is None on a GPU. `settings_json` holds the settings of the
-    target when the file was written.
+    used. `quiet_s`, the baseline, is None on a GPU.
     """
 
     device: str = _known(_SAFE, "device", required=True)
@@ -90,7 +89,6 @@ class DeviceFile:
     cudnn_version: str | None = _known(PRINTABLE, "cuDNN")
     torch_version: str | None = _known(PRINTABLE, "PyTorch")
     process_environment: str | None = _known(_LINE, "environment of the process")
-    settings_json: str | None = _known(PRINTABLE)
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], source: object, remedy: str) -> Self:

@@ -79,7 +79,7 @@ def identify_target(target: Target, output: Path) -> None:
     if target.any_of_kind:  # all processors share a lock
         lock_key = None if found.device_uuid_hash else found.lock_key
         found = replace(found, device_uuid_hash=None, machine_id_hash=None, lock_key=lock_key)
-    write_device(output, replace(found, settings_json=target.to_json()))
+    write_device(output, found)
 
 
 def _refuse_point_of_another_kind(target: Target, found: DeviceFile) -> None:
@@ -114,7 +114,7 @@ def measure_overhead(settings: Target, target: str, device_file: Path, output: P
             lambda: expected_device(settings, target, device_file)[1].baseline_s, _TIMEOUT_S
         )
         found = _with_overhead(known, settings, baseline_s)
-    write_device(output, replace(found, settings_json=settings.to_json()))
+    write_device(output, found)
     announce(overhead_line(target, overhead_columns(found.overhead or ())))
 
 
