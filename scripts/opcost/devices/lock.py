@@ -10,7 +10,6 @@ the folder `OPCOST_LOCKS`; otherwise, the scheduler that allocates devices must 
 import fcntl
 import json
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ from pathlib import Path
 from opcost.devices.operating_point import AS_IT_IS, Held, restore_left
 from opcost.errors import OpcostError
 from opcost.target import OperatingPoint
-from opcost.terminal import announce
+from opcost.terminal import announce, printable
 
 FOLDER = Path(os.environ.get("OPCOST_LOCKS", "/tmp"))
 """The folder of the lock files."""
@@ -88,7 +87,7 @@ def _lock(path: Path, descriptor: int, timeout_s: float) -> None:
             return
         except BlockingIOError:
             text = os.pread(descriptor, _SHOWN, 0).decode(errors="replace")
-            holder = text if re.fullmatch(r"process \d+, [ -~]*", text) else repr(text)
+            holder = printable(text) or "another process"
         except OSError as error:  # file systems without locks
             raise OSError(error.errno, error.strerror, str(path)) from error
         if time.monotonic() > deadline_s:
