@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from opcost.addresses import Addresses
-from opcost.devices.target_device import open_device
+from opcost.devices.device import open_device
 from opcost.errors import reported
 from opcost.planning.target_plan import describe_plans
 from opcost.study import load_study

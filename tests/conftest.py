@@ -136,7 +136,7 @@ def card_of_sampler(library_of_sampler, monkeypatch):
 
 @pytest.fixture(scope="session")
 def cpu():
-    from opcost.devices.target_device import open_device
+    from opcost.devices.device import open_device
 
     return open_device(Target("cpu", 1, False))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from opcost.devices.disturbance import NoWatch, Watch
+from opcost.devices.disturbance import Watch
 from opcost.energy.load import SYSTEM_CLOCK, Clock
 from opcost.energy.meter import Meter
 from opcost.energy.meters import open_meter
@@ -32,7 +32,7 @@ def station_of(
         "local",
         conditions,
         device,
-        watch or NoWatch(),
+        watch or Watch(),
         meter or partial(open_meter, device.kind.name, device.uuid),
         (lambda found: found.assumed) if sensor is None else (lambda _: sensor),
         clock,

@@ -16,8 +16,8 @@ from opcost.energy.rapl import RaplMeter
 from opcost.energy.sensor import SCHEMA_VERSION, read_document
 from opcost.energy.sensor_fit import fit_response, noise, refresh_period_s
 from opcost.errors import OpcostError
-from opcost.measuring import target_sensor
-from opcost.measuring.target_sensor import characterise_target
+from opcost.measuring import station
+from opcost.measuring.station import characterise_target
 
 from tests.documents import ROOT
 from tests.simulated_nvml.card import UUID, CardLoad
@@ -210,10 +210,8 @@ def test_a_sensor_like_no_other_is_not_used(cpu, tmp_path, monkeypatch):
         overlap=None,
         shared_by_time=False,
     )
-    monkeypatch.setattr(target_sensor, "open_meter", lambda *_: meter)
-    monkeypatch.setattr(
-        target_sensor, "characterise", lambda *_, **__: {"meter": "odd", "x": math.nan}
-    )
+    monkeypatch.setattr(station, "open_meter", lambda *_: meter)
+    monkeypatch.setattr(station, "characterise", lambda *_, **__: {"meter": "odd", "x": math.nan})
     characterise_target("cpu", lambda: cpu, tmp_path / "sensor.json")
     document = read_document(tmp_path / "sensor.json")
     assert document["meter"] is None
@@ -231,9 +229,9 @@ def test_a_device_without_a_meter_is_a_file_that_says_so(cpu, tmp_path, monkeypa
 
 def test_readings_that_cannot_be_reckoned_with_are_no_meter(cpu, card, tmp_path, monkeypatch):
     card.reset()
-    monkeypatch.setattr(target_sensor, "open_meter", lambda *_: NvmlMeter(UUID))
-    monkeypatch.setattr(target_sensor, "_matrix_product", lambda _: None)
-    monkeypatch.setattr(target_sensor, "characterise", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(station, "open_meter", lambda *_: NvmlMeter(UUID))
+    monkeypatch.setattr(station, "_matrix_product", lambda _: None)
+    monkeypatch.setattr(station, "characterise", lambda *_, **__: 1 / 0)
     characterise_target("cpu", lambda: cpu, tmp_path / "sensor.json")
     found = read_document(tmp_path / "sensor.json")
     assert (found["meter"], found["meter_reason"]) == (

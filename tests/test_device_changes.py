@@ -9,12 +9,17 @@ from dataclasses import asdict, replace
 
 import pytest
 from opcost.addresses import Addresses
-from opcost.devices import machine_id
-from opcost.devices.changes import changes_between, refuse_changes
-from opcost.devices.device_file import ENVIRONMENT, DeviceFile, write_device
+from opcost.devices import machine
+from opcost.devices.device_file import (
+    ENVIRONMENT,
+    DeviceFile,
+    changes_between,
+    refuse_changes,
+    write_device,
+)
 from opcost.devices.environment import stable_environment
-from opcost.devices.installation import installed_torch
 from opcost.devices.kinds import KINDS
+from opcost.devices.machine import installed_torch
 from opcost.errors import OpcostError
 from opcost.plain_yaml import read_yaml
 from opcost.results_folder import settings_file
@@ -205,10 +210,10 @@ def test_what_is_told_without_torch_is_what_a_job_finds(cpu, conditions):
 @pytest.mark.parametrize("container", [False, True])
 def test_a_containers_machine_id_tells_nothing_of_the_machine(monkeypatch, container):
     files = {"/etc/machine-id": "of-the-image", "/sys/class/dmi/id/product_uuid": ""}
-    monkeypatch.setattr(machine_id, "_text", lambda path: files[str(path)])
-    monkeypatch.setattr(machine_id, "_in_container", lambda: container)
-    assert (machine_id.machine_id_hash() is None) == container
-    assert "of-the-image" not in str(machine_id.machine_id_hash())
+    monkeypatch.setattr(machine, "first_line", lambda path: files[str(path)])
+    monkeypatch.setattr(machine, "_in_container", lambda: container)
+    assert (machine.machine_id_hash() is None) == container
+    assert "of-the-image" not in str(machine.machine_id_hash())
 
 
 def test_a_job_refuses_a_device_that_has_changed_and_nothing_is_lost(done):

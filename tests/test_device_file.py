@@ -123,12 +123,6 @@ def test_any_value_is_either_allowed_or_an_error_of_ours(path, key, value):
     )
 
 
-@given(st.binary(max_size=200))
-def test_any_bytes_are_an_error_of_ours(path, content):
-    path.write_bytes(content)
-    refused(path)
-
-
 def test_what_calls_cost_at_the_end_is_of_the_same_device(path):
     again = path.with_name("overhead_2.json")
     write_device(again, CPU)
@@ -137,13 +131,5 @@ def test_what_calls_cost_at_the_end_is_of_the_same_device(path):
     message = refused(again, lambda file: read_overhead(file, other))
     assert "was measured on cpu (Xeon, None), its target is cpu (Another, None)" in message
     assert f"delete {again} and run again" in message
-
-
-@pytest.mark.parametrize(
-    "content", ["[]", '{"overhead": NaN}', '{"overhead": "a"}', '{"overhead": [[-5, 0, 0, false]]}']
-)
-def test_what_calls_cost_at_the_end_is_checked_too(path, content):
-    again = path.with_name("overhead_2.json")
-    again.write_text(content)
-    message = refused(again, lambda file: read_overhead(file, CPU))
-    assert f"delete {again} and run again" in message
+    again.write_text('{"overhead": "a"}')
+    assert f"delete {again} and run again" in refused(again, lambda file: read_overhead(file, CPU))

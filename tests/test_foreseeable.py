@@ -12,7 +12,7 @@ import pytest
 from opcost import memory
 from opcost.databases.database import read_database
 from opcost.databases.merging import merge
-from opcost.devices import cpuinfo
+from opcost.devices import machine
 from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError, reported
 from opcost.files import read_json, replacing
@@ -243,7 +243,7 @@ def processor_with(tmp_path, monkeypatch):
 
     def processor_with(*sizes):
         linux_lists(tmp_path, sizes)
-        monkeypatch.setattr(cpuinfo, "_CACHES", tmp_path)
+        monkeypatch.setattr(machine, "_CACHES", tmp_path)
         return CpuDevice()
 
     return processor_with

@@ -15,7 +15,7 @@ from opcost.costs.explanation import OF_WHOLE
 from opcost.costs.in_context import GROUPINGS, between_calls
 from opcost.costs.in_context_text import context_cells, difference_cells, tuple_cells
 from opcost.costs.terms import terms_of
-from opcost.devices.disturbance import NoWatch
+from opcost.devices.disturbance import Watch
 from opcost.devices.kinds import KINDS
 from opcost.measuring import benchmark
 from opcost.measuring.in_context import VARYING, WAITING, time_in_context
@@ -88,7 +88,7 @@ def timed(takes, device, **options):
         with CallLog() as log:
             workload.output()
         timing = type("Timing", (), {"block_iterations": 2})
-        return time_in_context(workload, log.operator_tuples, device, NoWatch(), timing, 0.0)
+        return time_in_context(workload, log.operator_tuples, device, Watch(), timing, 0.0)
 
 
 def test_each_call_takes_the_time_that_passes_in_it_without_that_of_the_clock(takes):
@@ -116,7 +116,7 @@ def test_a_model_that_makes_as_many_other_calls_is_not_timed_in_place():
             workload.output()
         timing = type("Timing", (), {"block_iterations": 2})
         calls = log.operator_tuples
-        found = time_in_context(workload, calls, SimulatedDevice(), NoWatch(), timing, 0.0)
+        found = time_in_context(workload, calls, SimulatedDevice(), Watch(), timing, 0.0)
     assert found == {"in_context_reason": VARYING}
 
 

@@ -16,16 +16,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from opcost import memory
-from opcost.devices import disturbance
-from opcost.devices.disturbance import NoWatch
+from opcost.devices import disturbance, machine
+from opcost.devices.disturbance import Watch
 from opcost.devices.lock import exclusive
 from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
 from opcost.measuring import overhead, station, target_identity
 from opcost.measuring.job import subject_job
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
-from opcost.measuring.target_files import TargetFiles
-from opcost.measuring.target_identity import identify_target, measure_overhead
+from opcost.measuring.target_identity import TargetFiles, identify_target, measure_overhead
 from opcost.memory import resident_bytes
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import records, schemas
@@ -294,7 +293,7 @@ def test_a_core_that_was_disturbed_when_the_study_began_is_looked_at_again(
     assert json.loads((tmp_path / "device.json").read_text())["quiet_s"] < 1
 
 
-class Restless(NoWatch):
+class Restless(Watch):
     """Never finds the core left alone."""
 
     def look(self):
@@ -371,7 +370,7 @@ def card_of(monkeypatch):
     def pretend(uuid, name="Card"):
         monkeypatch.setattr(CpuDevice, "name", "card")
         monkeypatch.setattr(CpuDevice, "uuid", uuid)
-        monkeypatch.setattr(CpuDevice, "model_name", name)
+        monkeypatch.setattr(machine, "processor_name", lambda: name)
 
     return pretend
 
@@ -443,7 +442,7 @@ def test_more_threads_than_cores_are_refused(conditions, tmp_path):
 def refusal_of_two_threads(reserved=None):
     """In a process of its own, because PyTorch's threads start once."""
     code = f"""
-from opcost.devices.thread_library import refuse_threads_without_cores
+from opcost.devices.environment import refuse_threads_without_cores
 import torch
 torch.set_num_threads(2)
 refuse_threads_without_cores(2, {reserved})

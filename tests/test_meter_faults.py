@@ -8,10 +8,10 @@ from opcost.devices.device_file import DeviceFile, write_device
 from opcost.energy import limited_meter
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import read_document
-from opcost.measuring import station, target_sensor
+from opcost.measuring import station
 from opcost.measuring.job import sensor_job, subject_job
 from opcost.measuring.subjects import OperatorSubject
-from opcost.measuring.target_files import TargetFiles
+from opcost.measuring.target_identity import TargetFiles
 from opcost.rows import records, schemas
 from opcost.tuples import manifest
 
@@ -36,8 +36,7 @@ def faulty_meter(card, monkeypatch):
 
     def faulty_meter(**faults):
         card.reset(virtual=0, **faults)
-        for module in (station, target_sensor):
-            monkeypatch.setattr(module, "open_meter", lambda *_: NvmlMeter(UUID))
+        monkeypatch.setattr(station, "open_meter", lambda *_: NvmlMeter(UUID))
         monkeypatch.setattr(limited_meter, "_TIMEOUT_S", 0.5)
 
     return faulty_meter

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from opcost.devices.gpu_state import gpu_state
-from opcost.devices.target_device import open_device
+from opcost.devices.device import open_device
+from opcost.devices.gpu_settings import gpu_state
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import open_meter
 from opcost.energy.nvml import NvmlMeter, device_uuids, visible_uuid

@@ -12,7 +12,7 @@ from opcost.commands import main
 from opcost.costs.comparison import compare_study
 from opcost.costs.sweep_text import sweep_lines
 from opcost.costs.sweeps import single_operators, sweep_rows
-from opcost.devices.target_device import open_device
+from opcost.devices.device import open_device
 from opcost.errors import OpcostError
 from opcost.models.axes import Sweep
 from opcost.models.configs import define_models

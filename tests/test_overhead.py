@@ -10,7 +10,7 @@ import pytest
 import torch
 from opcost.devices.device import BlockTime
 from opcost.devices.device_file import DeviceFile, Sample, write_device
-from opcost.devices.disturbance import NoWatch
+from opcost.devices.disturbance import Watch
 from opcost.devices.kinds import KINDS
 from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError
@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
-class Restless(NoWatch):
+class Restless(Watch):
     """A processor that is left alone at every `period`-th look, or never."""
 
     def __init__(self, period=None):
@@ -43,7 +43,7 @@ def elsewhere():
 
 def sampled(device, watch=None):
     """The overhead in that process, and how often the watch has looked there."""
-    return elsewhere().submit(_sampled, device, watch or NoWatch()).result(timeout=120)
+    return elsewhere().submit(_sampled, device, watch or Watch()).result(timeout=120)
 
 
 def _sampled(device, watch):
@@ -212,7 +212,7 @@ def test_a_difference_below_zero_counts_as_zero_and_disturbed():
 def test_a_call_in_training_may_take_no_longer_than_its_operator(cpu, monkeypatch):
     found_s = (4e-6, 3e-6, -1e-7, 0.0, 5e-5)
     monkeypatch.setattr(overhead, "training_calls_s", lambda device: lambda: found_s)
-    sample = sample_overhead(cpu, NoWatch())
+    sample = sample_overhead(cpu, Watch())
     assert sample[4:9] == (4e-6, 3e-6, 0.0, 0.0, 5e-5)
     assert not sample.disturbed
 

@@ -3,7 +3,7 @@
 import os
 from contextlib import suppress
 
-from opcost.devices.installation import keep_driver_loaded
+from opcost.devices.machine import keep_driver_loaded
 
 
 def held():

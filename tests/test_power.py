@@ -11,7 +11,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from opcost.devices.disturbance import NoWatch
+from opcost.devices.disturbance import Watch
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.phase import measure_power
@@ -59,7 +59,7 @@ def trial(card):
         meter = partial(NvmlMeter, UUID)
         station = station_of(device, settings, meter=meter, sensor=sensor, clock=card)
         result = run_trial(device, station, settings)
-        row = trial_columns(result, NoWatch())
+        row = trial_columns(result, Watch())
         assert set(row) <= set(schemas.OPERATOR.names)
         return row
 

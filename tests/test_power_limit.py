@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from opcost import power
 from opcost.commands import main
 from opcost.devices.lock import exclusive
-from opcost.devices.machine_id import hashed_uuid
+from opcost.devices.machine import hashed_uuid
 from opcost.devices.operating_point import AS_IT_IS
 from opcost.errors import OpcostError
 from opcost.power.limit_sweep import AtLimit, LimitSweep

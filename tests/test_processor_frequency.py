@@ -10,13 +10,13 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from itertools import chain, repeat
 
 import pytest
 from opcost.devices import lock, operating_point, processor_settings
 from opcost.devices.lock import exclusive
-from opcost.devices.operating_point import applied, settle
-from opcost.devices.point_record import this_boot
+from opcost.devices.operating_point import applied
 from opcost.devices.processor_settings import max_frequency_mhz
 from opcost.errors import OpcostError
 from opcost.measuring.benchmark import measure
@@ -79,7 +79,7 @@ def test_a_frequency_is_set_in_the_block_and_the_previous_one_is_restored(cores,
     with exclusive("cpu", "a job") as held, applied(held, LIMIT):
         assert cores.now_mhz == LIMIT_MHZ
         assert max_frequency_mhz() == 2000
-        known = json.loads(record.read_text())["max_frequencies_khz"]
+        known = json.loads(record.read_text())["before"]["max_frequency_mhz"]
         assert known == {"policy0": 3_000_000, "policy2": 3_000_000}
     assert cores.now_mhz == BEFORE_MHZ
     assert not record.exists()
@@ -132,15 +132,12 @@ def take_offline(policy):
 
 
 @pytest.mark.parametrize("lose", [remove, take_offline])
-def test_a_policy_that_is_gone_afterwards_is_skipped_and_named(cores, lose, tmp_path, capfd):
+def test_a_policy_that_is_gone_afterwards_is_skipped(cores, lose, tmp_path, capfd):
     with exclusive("cpu", "a job") as held, applied(held, LIMIT):
         lose(cores.folder / "policy2")
     assert int((cores.folder / "policy0" / "scaling_max_freq").read_text()) == 3_000_000
-    said = capfd.readouterr().err
-    assert "policy2 is gone, or its cores are offline, and is not restored" in said
-    assert "check that it allows 3000 MHz" in said
     with exclusive("cpu", "the next job"):
-        assert capfd.readouterr().out == ""
+        assert capfd.readouterr() == ("", "")
 
 
 def test_without_any_policy_left_nothing_remains_to_be_restored(cores, tmp_path):
@@ -159,24 +156,6 @@ def test_of_cores_that_are_offline_nothing_is_set(cores):
         set_in_job()
 
 
-@pytest.mark.parametrize(
-    ("frequencies", "message"),
-    [
-        ({"policy0": -5}, "max_frequencies_khz is"),
-        ({"../policy0": 2_000_000}, "max_frequencies_khz is"),
-        ({"policy0": 1}, "allows 800000 to 3500000 kHz, and the file says that 1 was set before"),
-    ],
-)
-def test_impossible_frequencies_of_a_record_are_not_set(cores, tmp_path, frequencies, message):
-    known = {"boot": this_boot(), "process": 1, "point": "a point", "power_limit_w": None}
-    known |= {"sm_clock_locked": False, "memory_clock_locked": False}
-    record = tmp_path / "opcost-cpu.point"
-    record.write_text(json.dumps(known | {"max_frequencies_khz": frequencies}))
-    with pytest.raises(OpcostError, match=message), exclusive("cpu", "the next job"):
-        pass
-    assert cores.now_mhz == BEFORE_MHZ
-
-
 def test_machines_with_a_policy_for_each_of_hundreds_of_cores_are_restored(cores, tmp_path):
     for number in range(100, 400):
         shutil.copytree(cores.folder / "policy0", cores.folder / f"policy{number}")
@@ -189,6 +168,16 @@ def test_machines_with_a_policy_for_each_of_hundreds_of_cores_are_restored(cores
         (policy / "scaling_max_freq").write_text("2000000")
     with exclusive("cpu", "the next job"):
         assert set(cores.now_mhz) == {3000}
+
+
+def test_after_a_switch_a_processor_without_sensors_of_temperature_is_not_waited_for(
+    cores, monkeypatch
+):
+    monkeypatch.setattr(operating_point, "_STEADY_S", 30.0)
+    with exclusive("cpu", "a job at the point", point=LIMIT) as held:
+        start_s = time.monotonic()
+        with applied(held, LIMIT, settle=True):
+            assert time.monotonic() - start_s < 20
 
 
 def test_where_linux_has_no_limits_of_frequencies_none_is_set(cores, monkeypatch, tmp_path):
@@ -213,15 +202,6 @@ def test_a_file_that_cannot_be_written_is_explained_and_the_others_are_restored(
     with pytest.raises(OpcostError, match=r"setting the highest frequency .*: run as root"):
         set_in_job()
     assert int((cores.folder / "policy0" / "scaling_max_freq").read_text()) == 3_000_000
-
-
-def test_after_a_switch_a_processor_without_sensors_of_temperature_is_not_waited_for(
-    cores, monkeypatch
-):
-    monkeypatch.setattr(operating_point, "_STEADY_S", 30.0)
-    set_in_job()
-    with exclusive("cpu", "a job at the point", point=LIMIT) as held:
-        settle(held, LIMIT)
 
 
 @pytest.mark.parametrize(("later_mhz", "is_flagged"), [(2000, False), (900, True)])

@@ -181,7 +181,7 @@ KNOW_KINDS = {
     "devices/kinds.py", "devices/processor.py", "devices/gpu.py", "energy/meters.py",
     "models/process_state.py",  # autocast has a switch for each
     "tuples/work.py",  # reckons on the processor, whatever the target
-    "devices/installation.py",  # a key of torch/version.py
+    "devices/machine.py",  # a key of torch/version.py
     "target.py",  # declares which kind has a setting
     "memory.py",  # a controller of control groups
 }  # fmt: skip

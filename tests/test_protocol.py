@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from opcost.devices.device import BlockTime, nothing
-from opcost.devices.disturbance import NoWatch
+from opcost.devices.disturbance import Watch
 from opcost.devices.kinds import KINDS
 from opcost.energy.meter import MeterUnavailable
 from opcost.errors import OpcostError
@@ -36,7 +36,7 @@ class SimulatedDevice:
             durations_s if isinstance(durations_s, Iterator) else itertools.cycle(durations_s)
         )
         self._host_share = host_share
-        self.busy_host = busy_host or NoWatch()
+        self.busy_host = busy_host or Watch()
 
     def run(self, iterations):
         self.iterations += iterations
@@ -117,7 +117,7 @@ def test_a_whole_model_is_not_timed_just_after_a_pause(trial):
 
 
 def test_what_interrupts_the_host_of_a_whole_model_disturbs_the_model(trial):
-    busy = NoWatch()
+    busy = Watch()
     looks = itertools.cycle([True, False])
     busy.look = lambda: next(looks)
     alone, _ = trial([2e-6], kind="cuda", busy_host=busy)
@@ -150,7 +150,7 @@ def test_timing_lasts_at_least_as_long_as_was_asked_for(trial):
     assert sum(batches.block_times_s) * batches.block_iterations >= 0.02 * 0.999
 
 
-class SharedCore(NoWatch):
+class SharedCore(Watch):
     """Simulates a core whose other tenant comes and goes every five batches, and slows it by 1.6.
 
     Iterating it gives the duration of the next iteration.
@@ -251,7 +251,7 @@ def test_without_a_meter_there_is_a_reason_and_no_power(trial):
     assert result.power_reason == "simulated: no meter"
 
 
-class DisturbedReference(NoWatch):
+class DisturbedReference(Watch):
     """Simulates a core that is quicker now than when its baseline was measured."""
 
     def lower_baseline_s(self):

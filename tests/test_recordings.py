@@ -10,7 +10,7 @@ from opcost.costs.comparison import compare_study
 from opcost.devices.device_file import DeviceFile, read_device, write_device
 from opcost.errors import OpcostError
 from opcost.measuring.job import tracing_job
-from opcost.measuring.target_files import TargetFiles
+from opcost.measuring.target_identity import TargetFiles
 from opcost.measuring.tracing import trace_on
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.source import ChangedSource, source_digest

@@ -18,7 +18,7 @@ from opcost.errors import OpcostError
 from opcost.measuring.benchmark import measure
 from opcost.measuring.station import open_station
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
-from opcost.measuring.target_files import TargetFiles
+from opcost.measuring.target_identity import TargetFiles
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.rows import records, schemas, versions
 from opcost.rows.flags import ABOVE_ROOF

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 OPEN = """
 import ctypes, json, os, sys
 import torch
-from opcost.devices.target_device import open_device
+from opcost.devices.device import open_device
 from opcost.errors import OpcostError
 from opcost.target import Target
 

@@ -4,9 +4,9 @@
 
 import math
 
-from opcost.devices import cores
 from opcost.devices.kinds import kind_of
-from opcost.devices.installation import keep_driver_loaded
+from opcost.devices.lock import reserve
+from opcost.devices.machine import keep_driver_loaded
 
 THREADS = {
     ADDRESSES.device(target): max(
@@ -25,7 +25,7 @@ if workflow.is_main_process and workflow.resource_settings.nodes is None:
     workflow.global_resources["processor"] = CORES
     for gpu in GPUS:
         workflow.global_resources[gpu.replace(":", "_")] = 1
-    cores.reserve(THREADS)
+    reserve(THREADS)
     if GPUS and not workflow.dryrun:
         keep_driver_loaded()
 

@@ -11,7 +11,7 @@ from snakemake.utils import update_config
 
 from opcost.addresses import Addresses
 from opcost.configuration import from_command_line, targets_named_last
-from opcost.devices.installation import installed_torch
+from opcost.devices.machine import installed_torch
 from opcost.files import replacing
 from opcost.plain_yaml import read_yaml
 from opcost.results_folder import (

@@ -20,12 +20,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from opcost.devices.changes import changes_between
-from opcost.devices.device_file import read_device
-from opcost.devices.gpu_state import gpu_state
-from opcost.devices.installation import installed_torch
+from opcost.devices.device_file import changes_between, read_device
+from opcost.devices.gpu_settings import gpu_state
 from opcost.devices.kinds import kind_of, resolved
-from opcost.devices.machine_id import hashed_uuid
+from opcost.devices.machine import hashed_uuid, installed_torch
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import untouched_uuid
 from opcost.errors import OpcostError

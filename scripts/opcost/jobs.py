@@ -45,7 +45,7 @@ def main(words: list[str]) -> None:
 
 def _extract(arguments: "Namespace") -> None:
     """Extract the operators of one model."""
-    from opcost.devices.cores import work_anywhere
+    from opcost.devices.lock import work_anywhere
     from opcost.planning.progress import extraction_line
     from opcost.study import ExtractionSettings, ModelDefinition
     from opcost.terminal import announce
@@ -65,7 +65,7 @@ def _extract(arguments: "Namespace") -> None:
 def _record(arguments: "Namespace") -> None:
     """Trace the calls that one model makes on a target's device."""
     from opcost.measuring.job import tracing_job
-    from opcost.measuring.target_files import TargetFiles
+    from opcost.measuring.target_identity import TargetFiles
     from opcost.results_folder import folder_of
 
     files = TargetFiles.of(folder_of(arguments.output), arguments.conditions)
@@ -75,8 +75,7 @@ def _record(arguments: "Namespace") -> None:
 def _identify(arguments: "Namespace") -> None:
     """Identify the device of a target on this machine."""
     from opcost.files import replacing
-    from opcost.measuring.target_files import TargetFiles
-    from opcost.measuring.target_identity import identify_target
+    from opcost.measuring.target_identity import TargetFiles, identify_target
     from opcost.results_folder import settings_file
     from opcost.terminal import announce
 
@@ -90,15 +89,14 @@ def _identify(arguments: "Namespace") -> None:
 def _characterize(arguments: "Namespace") -> None:
     """Characterise the power sensor of a target's device."""
     from opcost.measuring.job import sensor_job
-    from opcost.measuring.target_files import TargetFiles
+    from opcost.measuring.target_identity import TargetFiles
 
     sensor_job(TargetFiles.of(arguments.output.parent, arguments.conditions), arguments.output)
 
 
 def _overhead(arguments: "Namespace") -> None:
     """Measure the call overhead on a target's host in a round after the first."""
-    from opcost.measuring.target_files import TargetFiles
-    from opcost.measuring.target_identity import measure_overhead
+    from opcost.measuring.target_identity import TargetFiles, measure_overhead
 
     files = TargetFiles.of(arguments.output.parent, arguments.conditions)
     settings = files.conditions.target
@@ -109,7 +107,7 @@ def _measure(arguments: "Namespace") -> None:
     """Measure one operator or model on one target."""
     from opcost.measuring.job import subject_job
     from opcost.measuring.subjects import SUBJECTS
-    from opcost.measuring.target_files import TargetFiles
+    from opcost.measuring.target_identity import TargetFiles
     from opcost.results_folder import folder_of, series_of
 
     output = arguments.output

@@ -22,7 +22,7 @@ from pathlib import Path
 import pandas as pd
 import yaml
 from opcost.costs.answers import costs_of_models
-from opcost.devices.target_device import open_device
+from opcost.devices.device import open_device
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.models import construction
 from opcost.studies import remembered

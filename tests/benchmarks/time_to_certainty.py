@@ -20,7 +20,7 @@ import sys
 import time
 
 import torch
-from opcost.devices.target_device import open_device
+from opcost.devices.device import open_device
 from opcost.measuring import timing
 from opcost.measuring.operands import Rotation, operand_sets
 from opcost.measuring.workload import operator_workload

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from opcost.costs.model_argument import find_model
 from opcost.databases.database import read_database
-from opcost.devices.device import Device
-from opcost.devices.target_device import open_device
+from opcost.devices.device import Device, open_device
 from opcost.measuring.workload import model_workload
 from opcost.models import construction
 from opcost.models.definition import ModelDefinition

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from opcost.databases.database import read_database
-from opcost.devices.device import Device
-from opcost.devices.target_device import open_device
+from opcost.devices.device import Device, open_device
 from opcost.measuring.operands import Rotation, operand_sets
 from opcost.models.construction import inference_conditions
 from opcost.study import Conditions

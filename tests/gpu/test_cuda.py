@@ -13,13 +13,13 @@ import sys
 
 import pytest
 import torch
-from opcost.devices.disturbance import NoWatch
-from opcost.devices.target_device import open_device
+from opcost.devices.device import open_device
+from opcost.devices.disturbance import Watch
 from opcost.energy.meter import sensor_of
 from opcost.energy.meters import open_meter
 from opcost.measuring.benchmark import measure
+from opcost.measuring.station import characterise_target
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
-from opcost.measuring.target_sensor import characterise_target
 from opcost.measuring.tracing import trace_on
 from opcost.models.definition import InputSpec, ModelDefinition, SingleOperator
 from opcost.study import Conditions
@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
-QUIET = NoWatch()
+QUIET = Watch()
 TARGET = Target("cuda", 1, False)
 
 

@@ -8,9 +8,8 @@ import itertools
 
 import pytest
 import torch
-from opcost.devices.device import NotCapturable
-from opcost.devices.disturbance import NoWatch
-from opcost.devices.target_device import open_device
+from opcost.devices.device import NotCapturable, open_device
+from opcost.devices.disturbance import Watch
 from opcost.measuring.in_context import time_in_context
 from opcost.measuring.power_load import Replays, load_of
 from opcost.measuring.timing import MODEL_WAITS, WAITS, time_workload
@@ -50,7 +49,7 @@ def gpu():
 def timed(gpu):
     def timed(function, **options):
         with torch.inference_mode():
-            return time_workload(Calls(function, **options), gpu, NoWatch(), SETTINGS)
+            return time_workload(Calls(function, **options), gpu, Watch(), SETTINGS)
 
     return timed
 
@@ -134,7 +133,7 @@ def test_calls_take_in_place_what_they_take_alone(gpu, timed):
     with torch.inference_mode():
         with CallLog() as log:
             workload.output()
-        found = time_in_context(workload, log.operator_tuples, gpu, NoWatch(), BATCHES, 0.05)
+        found = time_in_context(workload, log.operator_tuples, gpu, Watch(), BATCHES, 0.05)
     assert [each.name for each in log.operator_tuples] == ["add", "relu"]
     alone_s = [timed(lambda: tensor + 1).estimate.value, timed(tensor.relu).estimate.value]
     for call_s, seconds in zip(found["call_time_s"], alone_s, strict=True):

@@ -11,8 +11,8 @@ import time
 import traceback
 
 import torch
-from opcost.devices.disturbance import NoWatch
-from opcost.devices.target_device import open_device
+from opcost.devices.device import open_device
+from opcost.devices.disturbance import Watch
 from opcost.measuring.overhead import sample_overhead
 from opcost.target import Target
 from torch import nn
@@ -236,7 +236,7 @@ def models():
 @probe(kernel_scale=100)
 def call_overhead():
     device = open_device(Target("cuda", 1, False))
-    found = sample_overhead(device, NoWatch())
+    found = sample_overhead(device, Watch())
     return {
         "call": found.call_s,
         "displaced": found.cold_call_s,

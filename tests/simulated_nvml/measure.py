@@ -8,8 +8,8 @@ import json
 import sys
 import time
 
-from opcost.devices.disturbance import NoWatch
-from opcost.devices.target_device import open_device
+from opcost.devices.device import open_device
+from opcost.devices.disturbance import Watch
 from opcost.energy.nvml import NvmlMeter
 from opcost.measuring.benchmark import trial_columns
 from opcost.measuring.trial import run_trial
@@ -39,7 +39,7 @@ class Sleep:
 
 if __name__ == "__main__":
     device = open_device(Target("cpu", 1, False))
-    watch = NoWatch()
+    watch = Watch()
     station = station_of(device, QUICK, watch, meter=lambda: NvmlMeter(sys.argv[1]))
     trial = run_trial(Sleep(), station, QUICK)
     print(json.dumps(trial_columns(trial, watch), default=str))

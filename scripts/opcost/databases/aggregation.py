@@ -17,8 +17,7 @@ from opcost.addresses import definition_address
 from opcost.databases import model_ratios
 from opcost.databases.measured import Damages, Measured
 from opcost.databases.rounds import joined
-from opcost.devices.changes import changes_between
-from opcost.devices.device_file import Sample, read_device
+from opcost.devices.device_file import Sample, changes_between, read_device
 from opcost.errors import OpcostError
 from opcost.files import read_json, version_of
 from opcost.models.definition import ModelDefinition

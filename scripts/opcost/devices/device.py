@@ -1,16 +1,20 @@
-"""The interface of devices: timing work, allocating memory, and describing the hardware."""
+"""The interface of devices: timing work, allocating memory, describing, opening."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Any
 
 import torch
 
 from opcost.devices.disturbance import Watch
-from opcost.devices.kinds import Kind
-from opcost.devices.machine_id import hashed_uuid
+from opcost.devices.kinds import KINDS, Kind, kind_of
+from opcost.devices.lock import measure_here
+from opcost.devices.machine import hashed_uuid
+from opcost.errors import OpcostError
+from opcost.target import SETTINGS, Target
 
 
 def nothing() -> None:
@@ -38,13 +42,21 @@ class BlockTime:
 
 
 class Device(ABC):
-    """A device that runs operators. A matrix product of size `busy_matrix` saturates it."""
+    """A device that runs operators. A matrix product of size `busy_matrix` saturates it.
+
+    `model_name` is the product name, `core_cache_bytes` the size of a core's private cache: 0 if it
+    keeps no data between operators. None is unknown.
+    """
 
     kind: Kind
     name: str
     torch_device: torch.device
     allocator: str
     busy_matrix: int
+    model_name: str
+    uuid: str | None
+    last_level_cache_bytes: int | None
+    core_cache_bytes: int
 
     @abstractmethod
     def __init__(self, index: int) -> None: ...
@@ -59,30 +71,20 @@ class Device(ABC):
         """Why PyTorch cannot use this machine's devices of this kind; None if it can."""
         return None
 
-    @abstractmethod
     def baseline_s(self) -> float | None:
         """The sentinel's time on the undisturbed device; None if nothing can disturb it.
 
         Measuring it takes seconds, so each study does it once.
         """
+        return None
 
-    @abstractmethod
     def watch(self, baseline_s: float | None) -> Watch:
-        """A watch for interference on the device."""
+        """A watch for interference on the device, which nothing disturbs unless it is shared."""
+        return Watch()
 
     def host_watch(self, baseline_s: float | None) -> Watch:
         """A watch for interference with the host that launches work on it."""
         return self.watch(baseline_s)
-
-    @property
-    @abstractmethod
-    def model_name(self) -> str:
-        """The product name."""
-
-    @property
-    @abstractmethod
-    def uuid(self) -> str | None:
-        """The device's unique identifier, or None."""
 
     @property
     def uuid_hash(self) -> str | None:
@@ -96,16 +98,6 @@ class Device(ABC):
     def setup(self) -> dict[str, Any]:
         """Columns for modes and requested clocks, if the device has any."""
         return {}
-
-    @property
-    @abstractmethod
-    def last_level_cache_bytes(self) -> int | None:
-        """Size of the last-level cache, or None if unknown."""
-
-    @property
-    @abstractmethod
-    def core_cache_bytes(self) -> int:
-        """Size of a core's private cache; 0 if it keeps no data between operators."""
 
     @abstractmethod
     def most_flops_per_s(self, dtype: str) -> float:
@@ -166,3 +158,44 @@ class Device(ABC):
 
         Returns a function that returns whether the device has finished.
         """
+
+
+def open_device(target: Target) -> Device:
+    """Open the target's device, and set this process to its cores and operating point.
+
+    Raises OpcostError if the device does not exist here, or if PyTorch cannot use it: `auto` is
+    the processor only where there is no GPU.
+    """
+    measure_here(target.device)
+    for name, setting in SETTINGS.items():
+        if setting.set_by:
+            resolve_name(setting.set_by)(getattr(target, name))
+    torch.set_num_threads(target.threads)
+    torch.backends.cuda.matmul.allow_tf32 = target.tf32
+    torch.backends.cudnn.allow_tf32 = target.tf32
+    kind = kind_of(target.device)
+    kinds = KINDS.values() if kind is None else (kind,)
+    classes: list[type[Device]] = [resolve_name(each.implementation) for each in kinds]
+    device_class = next(filter(_is_here, classes), None)
+    if device_class is None:
+        raise OpcostError(
+            f"the target requests device {target.device!r}, but torch {torch.__version__} finds no "
+            f"{target.device.partition(':')[0].upper()} device here. Use device cpu or auto, or "
+            "run on a machine with one"
+        )
+    name, index = device_class.kind.name, int(target.device.partition(":")[2] or 0)
+    if index >= (count := device_class.count()):
+        raise OpcostError(
+            f"the target requests device {target.device!r}; there are {count} {name.upper()} "
+            f"devices here, {name}:0 to {name}:{count - 1}"
+        )
+    return device_class(index)
+
+
+def _is_here(device_class: type[Device]) -> bool:
+    """Whether there are devices of a kind. Raises OpcostError if PyTorch cannot use them."""
+    if device_class.count():
+        return True
+    if fault := device_class.fault():
+        raise OpcostError(fault)
+    return False

@@ -7,7 +7,6 @@ by the sentinel before and after it, and by the time that its thread waited for 
 by the block's own time, which would bias the result.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,26 +23,28 @@ _BASELINE_QUANTILE = 0.1
 _MIN_LOOKS = 10
 
 
-class Watch(ABC):
-    """Detects whether other tenants or processes use the device."""
+class Watch:
+    """Detects whether other tenants or processes use the device: this one never, as for a device
+    that no other tenant shares.
+    """
 
-    baseline_s: float | None
+    baseline_s: float | None = None
     """The sentinel's seconds on an undisturbed device, or None without a sentinel."""
 
-    @abstractmethod
     def look(self) -> bool:
         """Whether there was no interference since the last look."""
+        return True
 
-    @abstractmethod
     def sentinel_times_s(self) -> list[float]:
         """The sentinel's time at each undisturbed look."""
+        return []
 
-    @abstractmethod
     def lower_baseline_s(self) -> float | None:
         """The present baseline, if it is clearly lower than `baseline_s`; else None.
 
         In that case `baseline_s` was measured under interference, which then goes unnoticed.
         """
+        return None
 
 
 class CoreWatch(Watch):
@@ -99,24 +100,7 @@ class CoreWatch(Watch):
         return found_s if found_s * _SLOWER < self.baseline_s else None
 
 
-class NoWatch(Watch):
-    """For a device that no other tenant shares: a GPU without partitions."""
-
-    baseline_s = None
-
-    def look(self) -> bool:
-        """Always true."""
-        return True
-
-    def sentinel_times_s(self) -> list[float]:
-        """Empty."""
-        return []
-
-    def lower_baseline_s(self) -> None:
-        """None."""
-
-
-class ThreadWatch(NoWatch):
+class ThreadWatch(Watch):
     """Watches this thread on the host of a GPU: whether other processes used its core."""
 
     def __init__(self, clocks: Callable[[], tuple[float, float]] | None = None) -> None:

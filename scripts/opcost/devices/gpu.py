@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from opcost.devices.device import BlockTime, Device, NotCapturable, nothing
-from opcost.devices.disturbance import NoWatch, ThreadWatch, Watch, elapsed_and_missed_s
-from opcost.devices.gpu_state import count_gpus, driver_version, gpu_state
+from opcost.devices.disturbance import ThreadWatch, Watch, elapsed_and_missed_s
+from opcost.devices.gpu_settings import count_gpus, driver_version, gpu_state
 from opcost.devices.kinds import KINDS
 from opcost.errors import OpcostError
 from opcost.text import counted
@@ -36,6 +36,7 @@ class CudaDevice(Device):
     kind = KINDS["cuda"]
     allocator = "PyTorch's caching allocator"
     busy_matrix = 4096
+    core_cache_bytes = 0  # multiprocessors keep no data between kernels
 
     def __init__(self, index: int) -> None:
         self.name = f"cuda:{index}"
@@ -49,12 +50,15 @@ class CudaDevice(Device):
         self._hold_s, self._launching_s, self._cycles_per_s = _SHORTEST_HOLD_S, 0.0, 1e9
         try:
             torch.cuda.set_device(index)
-            self._properties = torch.cuda.get_device_properties(index)
+            properties = torch.cuda.get_device_properties(index)
             torch.zeros(1, device=self.torch_device).add_(1).cpu()
         except RuntimeError as error:
             raise OpcostError(
                 f"torch {torch.__version__} cannot use {_unusable(index, error)}"
             ) from error
+        self.model_name, self.uuid = properties.name, f"GPU-{properties.uuid}"
+        self.last_level_cache_bytes = int(properties.L2_cache_size)
+        self._multiprocessors = properties.multi_processor_count
 
     @staticmethod
     def count() -> int:
@@ -82,26 +86,9 @@ class CudaDevice(Device):
             f"machine with driver {driver_version()}: {reason}. Update the driver, {_REMEDY}"
         )
 
-    def baseline_s(self) -> None:
-        """None: no tenant shares the GPU."""
-
-    def watch(self, baseline_s: float | None) -> Watch:
-        """A watch that does nothing."""
-        return NoWatch()
-
     def host_watch(self, baseline_s: float | None) -> Watch:
         """A watch of the launching thread."""
         return ThreadWatch()
-
-    @property
-    def model_name(self) -> str:
-        """The driver's name of the GPU."""
-        return self._properties.name
-
-    @property
-    def uuid(self) -> str | None:
-        """The UUID in NVML's form, `GPU-...`."""
-        return f"GPU-{self._properties.uuid}"
 
     def software(self) -> dict[str, str | None]:
         """Versions of the driver, and of the CUDA and cuDNN that PyTorch uses."""
@@ -113,12 +100,7 @@ class CudaDevice(Device):
 
     def setup(self) -> dict[str, Any]:
         """Modes and clocks, from NVML."""
-        return gpu_state(self.uuid) if self.uuid else {}
-
-    @property
-    def last_level_cache_bytes(self) -> int | None:
-        """Size of the L2 cache."""
-        return int(self._properties.L2_cache_size)
+        return gpu_state(str(self.uuid))
 
     def most_flops_per_s(self, dtype: str) -> float:
         """The rate of the fastest multiprocessors up to Blackwell, of tensor cores for their
@@ -127,13 +109,8 @@ class CudaDevice(Device):
         tf32 = torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32
         single = 4096 if tf32 else 256
         per_cycle = {"float64": 256, "complex128": 256, "float32": single, "complex64": single}
-        most = self._properties.multi_processor_count * per_cycle.get(dtype, 32768)
+        most = self._multiprocessors * per_cycle.get(dtype, 32768)
         return _HIGHEST_HZ * most
-
-    @property
-    def core_cache_bytes(self) -> int:
-        """0: multiprocessors keep no data between kernels."""
-        return 0
 
     def free_memory_bytes(self) -> int:
         """Free memory, from the driver."""

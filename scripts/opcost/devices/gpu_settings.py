@@ -1,14 +1,12 @@
-"""Power limit and locked clocks of an NVIDIA GPU, by NVML: what is allowed, set and restored."""
+"""Settings of an NVIDIA GPU by NVML: what rows record, power limit and clocks to set."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pynvml
 
-from opcost.devices.machine_id import hashed_uuid
-from opcost.devices.point_record import PointRecord, this_boot
+from opcost.devices.machine import hashed_uuid
 from opcost.errors import OpcostError
 from opcost.target import OperatingPoint
 
@@ -20,6 +18,65 @@ _PERMISSION = (
     "container with docker run --cap-add SYS_ADMIN. Or have the administrator set it (nvidia-smi "
     "--power-limit, --lock-gpu-clocks), and leave it out of the target"
 )
+_CLOCKS = {
+    "sm_clock_mhz": (
+        "the clock of the multiprocessors",
+        pynvml.nvmlDeviceSetGpuLockedClocks,
+        pynvml.nvmlDeviceResetGpuLockedClocks,
+    ),
+    "memory_clock_mhz": (
+        "the clock of the memory",
+        pynvml.nvmlDeviceSetMemoryLockedClocks,
+        pynvml.nvmlDeviceResetMemoryLockedClocks,
+    ),
+}
+
+
+def driver_version() -> str | None:
+    """The version of the driver, or None if NVML fails."""
+    try:
+        pynvml.nvmlInit()
+        return pynvml.nvmlSystemGetDriverVersion()
+    except pynvml.NVMLError:
+        return None
+
+
+def count_gpus() -> int:
+    """The number of GPUs in this machine, visible or not; 0 without NVML."""
+    try:
+        pynvml.nvmlInit()
+        return int(pynvml.nvmlDeviceGetCount())
+    except pynvml.NVMLError:
+        return 0
+
+
+def gpu_state(uuid: str) -> dict[str, Any]:
+    """Columns for power limit, modes, requested clocks, memory in use; None where NVML refuses."""
+    try:
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    except pynvml.NVMLError:
+        return {}
+
+    def query(function: Callable[..., Any], *arguments: int) -> Any:
+        try:
+            return function(handle, *arguments)
+        except pynvml.NVMLError:
+            return None
+
+    limit_mw = query(pynvml.nvmlDeviceGetEnforcedPowerLimit)
+    ecc = query(pynvml.nvmlDeviceGetEccMode)
+    persistence = query(pynvml.nvmlDeviceGetPersistenceMode)
+    memory = query(pynvml.nvmlDeviceGetMemoryInfo)
+    target = pynvml.NVML_CLOCK_ID_APP_CLOCK_TARGET
+    return {
+        "power_limit_w": None if limit_mw is None else limit_mw / 1e3,
+        "ecc_enabled": None if ecc is None else bool(ecc[0]),
+        "persistence_mode": None if persistence is None else bool(persistence),
+        "memory_used_bytes": None if memory is None else memory.used,
+        "sm_clock_target_mhz": query(pynvml.nvmlDeviceGetClock, pynvml.NVML_CLOCK_SM, target),
+        "memory_clock_target_mhz": query(pynvml.nvmlDeviceGetClock, pynvml.NVML_CLOCK_MEM, target),
+    }
 
 
 @dataclass(frozen=True)
@@ -36,28 +93,25 @@ class Gpu:
     """The GPU whose UUID has the hash `key`. Raises OpcostError if NVML does not find it."""
 
     def __init__(self, key: str) -> None:
+        known: dict[str, Any] = {}
+        faults = []
         try:
             pynvml.nvmlInit()
             count = pynvml.nvmlDeviceGetCount()
         except pynvml.NVMLError as error:
-            raise OpcostError(
-                f"power limit and clocks cannot be set: NVML: {error}. Check that `nvidia-smi` "
-                "responds; where there is no NVIDIA GPU, leave them out of the target"
-            ) from error
-        known: dict[str, Any] = {}
-        silent = []
+            count, faults = 0, [str(error)]
         for number in range(count):
             try:
                 handle = pynvml.nvmlDeviceGetHandleByIndex(number)
                 known[hashed_uuid(pynvml.nvmlDeviceGetUUID(handle))] = handle
             except pynvml.NVMLError as error:  # does not matter for another GPU
-                silent.append(f"GPU {number} does not answer ({error})")
+                faults.append(f"GPU {number}: {error}")
         if key not in known:
-            beside = "; ".join(["", *silent])
             raise OpcostError(
-                f"power limit and clocks cannot be set: NVML lists no GPU whose UUID has the hash "
-                f"{key}, as for a MIG instance. Its hashes: {', '.join(known) or 'none'}{beside}"
-                + (". Check that `nvidia-smi` lists it, and this user may use it" if silent else "")
+                "power limit and clocks cannot be set: NVML lists no GPU whose UUID has the hash "
+                f"{key}, as for a MIG instance; its hashes: {', '.join(known) or 'none'}"
+                f"{''.join(f'; NVML: {each}' for each in faults)}. Check that `nvidia-smi` lists "
+                "it; where there is no NVIDIA GPU, leave them out of the target"
             )
         self._handle = known[key]
 
@@ -102,74 +156,39 @@ class Gpu:
             found = self._read("clocks", supported, beside)
             _check_clock("sm_clock_mhz", point.sm_clock_mhz, found)
 
-    def record(self, point: OperatingPoint, process: int) -> PointRecord:
-        """A record of the settings that a point changes."""
-        return PointRecord(
-            this_boot(),
-            process,
-            str(point),
-            None if point.power_limit_w is None else self.power_limit_w(),
-            point.sm_clock_mhz is not None,
-            point.memory_clock_mhz is not None,
-        )
+    def present(self, name: str) -> float | None:
+        """The power limit; None for clocks, whose locks cannot be read."""
+        return self.power_limit_w() if name == "power_limit_w" else None
 
-    def set(self, point: OperatingPoint, record: PointRecord) -> Iterator[PointRecord]:
-        """Set a point. Yields the record to restore if the next step fails: a clock that cannot be
-        locked cannot be released either.
+    def set(self, name: str, value: float) -> None:
+        """Set the power limit, or lock a clock. Raises OpcostError if it cannot be set."""
+        if name == "power_limit_w":
+            self.set_power_limit(value)
+        else:
+            what, lock, _ = _CLOCKS[name]
+            self._do(f"locking {what} at {value:g} MHz", lock, int(value), int(value))
 
-        Raises OpcostError if anything cannot be set.
-        """
-        yield (record := replace(record, sm_clock_locked=False, memory_clock_locked=False))
-        if (mhz := point.sm_clock_mhz) is not None:
-            what = f"locking the clock of the multiprocessors at {mhz} MHz"
-            self._do(what, pynvml.nvmlDeviceSetGpuLockedClocks, mhz, mhz)
-            yield (record := replace(record, sm_clock_locked=True))
-        if (mhz := point.memory_clock_mhz) is not None:
-            what = f"locking the clock of the memory at {mhz} MHz"
-            self._do(what, pynvml.nvmlDeviceSetMemoryLockedClocks, mhz, mhz)
-            yield replace(record, memory_clock_locked=True)
-        if point.power_limit_w is not None:
-            self.set_power_limit(point.power_limit_w)
+    def restore(self, name: str, before: float | None) -> None:
+        """Restore the power limit, or release a clock. Raises OpcostError if it cannot be done."""
+        if before is None:
+            what, _, release = _CLOCKS[name]
+            self._do(f"releasing {what}", release)
+        elif self.power_limit_w() != before:  # it may not have been changed
+            self.set_power_limit(before)
 
     def set_power_limit(self, watts: float) -> None:
-        """Set the power limit. Raises OpcostError if it cannot be set, or reads back otherwise."""
-        what = f"setting the power limit of this GPU to {watts:g} W"
+        """Set the power limit. Raises OpcostError, with the limit as it was, if it cannot be set
+        or reads back otherwise.
+        """
+        what, before_w = f"setting the power limit of this GPU to {watts:g} W", self.power_limit_w()
         self._do(what, pynvml.nvmlDeviceSetPowerManagementLimit, round(watts * 1e3))
         found_w = self.power_limit_w()
         if abs(found_w - watts) > _TOLERANCE_W:
+            self._do(what, pynvml.nvmlDeviceSetPowerManagementLimit, round(before_w * 1e3))
             raise OpcostError(
-                f"the power limit was set to {watts:g} W, and the GPU says that it is {found_w:g} "
-                "W: choose a limit that it keeps"
+                f"the power limit was set to {watts:g} W, and the GPU reported {found_w:g} W: "
+                "choose a limit that it keeps"
             )
-
-    def restore(self, record: PointRecord) -> list[str]:
-        """Restore the settings of a record. Returns notes for the user, none for GPUs. Raises
-        OpcostError if a setting cannot be restored, after restoring the others.
-        """
-        faults = []
-        for setting, restore in self._restorers(record):
-            try:
-                restore()
-            except OpcostError as error:
-                faults.append(f"{setting}: {error}")
-        if faults:
-            raise OpcostError("; ".join(faults))
-        return []
-
-    def _restorers(self, record: PointRecord) -> Iterator[tuple[str, Callable[[], None]]]:
-        if record.power_limit_w is not None:
-            yield "power limit", partial(self._restore_limit, record.power_limit_w)
-        if record.sm_clock_locked:
-            release = pynvml.nvmlDeviceResetGpuLockedClocks
-            yield "clock of the multiprocessors", partial(self._do, "releasing it", release)
-        if record.memory_clock_locked:
-            release = pynvml.nvmlDeviceResetMemoryLockedClocks
-            yield "clock of the memory", partial(self._do, "releasing it", release)
-
-    def _restore_limit(self, watts: float) -> None:
-        self.check(OperatingPoint(watts))  # the record may be damaged
-        if self.power_limit_w() != watts:  # it may not have been changed
-            self.set_power_limit(watts)
 
     def _refuse_mig(self) -> None:
         try:

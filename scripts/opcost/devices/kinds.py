@@ -9,10 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from opcost.devices import cpuinfo
-from opcost.devices.installation import loaded_driver
-from opcost.devices.machine_id import machine_id_hash
-from opcost.devices.process_environment import PROCESS_ENVIRONMENT
+from opcost.devices import machine
 
 
 @dataclass(frozen=True)
@@ -22,8 +19,7 @@ class Kind:
     `host_sets_pace`: operators are synchronous, so call overhead adds to their time; otherwise the
     host runs ahead of the device. `is_processor`: nothing else may use the processor during
     measurements. `recorded` returns the environment's columns without opening a device. `settable`
-    is the module and class that set an operating point (`Settable` in point_guard.py). `wait` is
-    given PyTorch, and waits for all work that it has launched on the devices.
+    is the module and class that set an operating point (operating_point.py).
 
     `protocol_version` is incremented when the same settings define a different measurement on
     devices of this kind: everything is then measured again on these.
@@ -35,38 +31,27 @@ class Kind:
     is_processor: bool
     recorded: Callable[[], Mapping[str, Any]]
     settable: str
-    wait: Callable[[Any], None]
     protocol_version: int
 
 
 def _of_processor() -> dict[str, Any]:
     return {
         "device": "cpu",
-        "device_name": cpuinfo.processor_name(),
-        "last_level_cache_bytes": cpuinfo.last_level_cache_bytes(),
-        "core_cache_bytes": cpuinfo.core_cache_bytes(),
+        "device_name": machine.processor_name(),
+        "last_level_cache_bytes": machine.last_level_cache_bytes(),
+        "core_cache_bytes": machine.core_cache_bytes(),
         "cpu_count": os.cpu_count(),
-        "machine_id_hash": machine_id_hash(),
-        "process_environment": PROCESS_ENVIRONMENT,
+        "machine_id_hash": machine.machine_id_hash(),
+        "process_environment": machine.PROCESS_ENVIRONMENT,
     }
 
 
 def _of_nvidia() -> dict[str, Any]:
     return {
-        "driver_version": loaded_driver(),
-        "machine_id_hash": machine_id_hash(),
-        "process_environment": PROCESS_ENVIRONMENT,
+        "driver_version": machine.loaded_driver(),
+        "machine_id_hash": machine.machine_id_hash(),
+        "process_environment": machine.PROCESS_ENVIRONMENT,
     }
-
-
-def _wait_for_processor(_: Any) -> None:
-    """Operators are synchronous."""
-
-
-def _wait_for_nvidia(torch: Any) -> None:
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        for number in range(torch.cuda.device_count()):
-            torch.cuda.synchronize(number)
 
 
 _CPU = Kind(
@@ -76,7 +61,6 @@ _CPU = Kind(
     is_processor=True,
     recorded=_of_processor,
     settable="opcost.devices.processor_settings:Processor",
-    wait=_wait_for_processor,
     protocol_version=7,
 )
 _CUDA = Kind(
@@ -86,7 +70,6 @@ _CUDA = Kind(
     is_processor=False,
     recorded=_of_nvidia,
     settable="opcost.devices.gpu_settings:Gpu",
-    wait=_wait_for_nvidia,
     protocol_version=5,
 )
 
@@ -113,7 +96,7 @@ def resolved(
     if kind_of(device) is not None:
         return device
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1")
-    found = uuid_of(_CUDA.name, "0") or (loaded_driver() and not hidden)
+    found = uuid_of(_CUDA.name, "0") or (machine.loaded_driver() and not hidden)
     return (_CUDA if software.get("cuda_version") and found else _CPU).name
 
 
@@ -126,9 +109,10 @@ def kind_locked_as(key: str) -> Kind:
 
 def wait_for_devices() -> None:
     """Wait until the devices have done all work that PyTorch has launched in this process."""
-    if (torch := sys.modules.get("torch")) is not None:
-        for kind in KINDS.values():
-            kind.wait(torch)
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        for number in range(torch.cuda.device_count()):  # a processor works synchronously
+            torch.cuda.synchronize(number)
 
 
 def host_sets_pace(device: str | None) -> bool:

@@ -1,29 +1,34 @@
 """Operating points: power limit and locked clocks of a GPU, the highest frequency of a processor.
 
-They are set while the lock of the device is held, by a guard that restores the previous settings
-however this process ends.
+A point is set while the lock of the device is held, by a guard, which is a process of its own
+(`python -m opcost.devices.operating_point TASK`). It restores the previous settings when the
+process that started it asks it to, or ends in any way: it ignores signals that end a process group.
+It also holds the lock, so that no other process gets the device before. The settings to restore are
+in a file beside the lock, the record: if the guard is killed as well, the next process that takes
+the lock has another guard restore them.
 
-The guard (point_guard.py) is a separate process. It also holds the lock of the device, so that no
-other process gets the device before it is restored. The settings to restore are in a file beside
-the lock (point_record.py): if the guard is killed, the next process that takes the lock restores
-them. This process does not call NVML, because a hanging driver would hold it up.
+The process that measures does not call NVML, because a hanging driver would hold it up. The guard
+answers on standard output, a line of JSON when the point is set and one when it is restored, with
+`notes` for the user or an `error`.
 """
 
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import IO, Any, Protocol, cast
 
 import opcost
-from opcost.devices.point_record import is_empty, new_record
+from opcost.devices.kinds import kind_locked_as
 from opcost.errors import OpcostError
+from opcost.files import first_line
 from opcost.target import OperatingPoint
 from opcost.terminal import announce, tell
 
@@ -34,168 +39,290 @@ _STEADY_S, _SETTLE_S = 10.0, 60.0
 """After a switch, the device's temperature must be steady for the first time; ASSUME that waiting
 longer than the second changes little."""
 
+_STEADY_C = 1.0
+"""A temperature is steady if it changes by at most this."""
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+"""Identifies the start of the machine: drivers forget settings when it restarts."""
 
 AS_IT_IS = OperatingPoint()
 
 
-class HeldLock(Protocol):
-    """The lock of a device that this process holds: `devices.lock.exclusive` yields one."""
+@dataclass(frozen=True)
+class Held:
+    """The lock of a device that this process holds: the device's key, and the locked file with its
+    descriptor.
+    """
 
-    @property
-    def key(self) -> str:
-        """The hash of a GPU's UUID, or the name of the processor."""
-
-    @property
-    def descriptor(self) -> int:
-        """The descriptor of the locked file."""
-
-    @property
-    def point_before(self) -> str:
-        """The operating point of the previous holder; empty if it set none."""
+    key: str
+    descriptor: int
+    path: Path
+    point_before: str
+    """The operating point that the previous holder wrote; empty if it had none."""
 
     @property
     def record(self) -> Path:
         """The file with the settings to restore."""
+        return self.path.with_suffix(".point")
+
+
+class Settable(Protocol):
+    """Reads and sets the parts of operating points on a device; made from the key of its lock."""
+
+    def temperature_c(self) -> float | None:
+        """Degrees Celsius; None if the device does not report it."""
+
+    def check(self, point: OperatingPoint) -> None:
+        """Raise OpcostError if the device does not allow a point."""
+
+    def present(self, name: str) -> Any:
+        """The present value of a part, as JSON; None if it cannot be read."""
+
+    def set(self, name: str, value: float) -> None:
+        """Set a part. Raises OpcostError, with nothing changed, if it cannot be set."""
+
+    def restore(self, name: str, before: Any) -> None:
+        """Restore what `present` returned. Raises OpcostError if it cannot be restored."""
 
 
 @contextmanager
-def applied(held: HeldLock, point: OperatingPoint) -> Iterator[None]:
+def applied(held: Held, point: OperatingPoint, settle: bool = False) -> Iterator[None]:
     """Set an operating point in this block; afterwards, restore the previous settings.
 
-    Clocks that were locked before cannot be read: they are released. If restoring fails, this
-    prints an error, and the next process that takes the lock tries again.
+    With `settle`, and if the previous holder of the lock measured at another point, first waits
+    until the temperature of the device is steady. Clocks that were locked before cannot be read:
+    they are released. If restoring fails, this prints an error, and the next process that takes the
+    lock tries again.
 
     Raises OpcostError, with nothing changed, if the device does not allow a value, if this user
     may not set it, and if the device then reports another one.
     """
-    if not point:
-        yield
-        return
-    with new_record(held.record) as record:
-        guard = _Guard(held, {"point": asdict(point)}, record)
-        try:
-            guard.answer(f"setting the operating point ({point})")
-            yield
-        finally:
-            guard.end()
-
-
-def settle(held: HeldLock, point: OperatingPoint) -> None:
-    """If the previous holder of the lock measured at another point, wait until the temperature of
-    the device is steady, so that its heat does not affect this measurement.
-    """
-    if held.point_before != str(point):
+    switched = settle and held.point_before != str(point)
+    if switched:
         to = str(point) or "as it is without one"
         announce(f"[operating point] {to}: waiting until the temperature is steady")
-        with suppress(OpcostError):  # any user may have written that; the device may be gone
-            _Guard(held, {"settle": [_STEADY_S, _SETTLE_S]}).ask("waiting for its temperature")
+    if not point and not switched:
+        yield
+        return
+    guard = _start_guard(held, point, settle=switched)
+    try:
+        _first_answer(guard)
+        yield
+    finally:
+        _end(guard, held)
 
 
-def restore_left(held: HeldLock) -> None:
+def restore_left(held: Held) -> None:
     """Restore settings that a process left behind when it was killed with its guard, and announce
-    that.
-
-    Raises OpcostError if they cannot be restored, or if that process or its guard still runs after
-    its lock was deleted: measurements would be at that operating point.
+    that. Raises OpcostError if they cannot be restored.
     """
-    if os.path.lexists(held.record):
-        _restore_by(_Guard(held, {}))
+    if not os.path.lexists(held.record):
+        return
+    guard = _start_guard(held, AS_IT_IS, settle=False)
+    try:
+        for note in _first_answer(guard):
+            announce(note)
+    finally:
+        guard.communicate()
 
 
-def _restore_by(guard: "_Guard") -> None:
-    announce(guard.ask("restoring the operating point that was left behind")["restored"])
-
-
-class _Guard:
-    """A guard, as seen by the process that starts it. Forks of that process do not use it."""
-
-    def __init__(self, held: HeldLock, task: dict[str, Any], record: int | None = None) -> None:
-        """`record` is the descriptor of this process's record, if it has one."""
-        self._held, self._record, self._owner = held, record, os.getpid()
-        known: dict[str, Any] = {"key": held.key, "record": str(held.record)}
-        known |= {"descriptor": record, "parent": self._owner}
-        # -P: a file in this folder may be named like a standard module.
-        command = [sys.executable, "-P", "-m", "opcost.devices.point_guard"]
-        self._process = subprocess.Popen(
-            [*command, json.dumps({**known, **task})],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # it may outlive the readers of this process's stderr
-            # It holds both locks until it has restored the device.
-            pass_fds=[held.descriptor, *([] if record is None else [record])],
-            env={**os.environ, "PYTHONPATH": _python_path()},
-            start_new_session=True,  # not for signals of the terminal
-        )
-
-    def ask(self, task: str) -> dict[str, Any]:
-        """Its only answer. Raises as `answer` does."""
-        try:
-            return self.answer(task)
-        finally:
-            self._process.communicate()
-
-    def answer(self, task: str, *, last: bool = False) -> dict[str, Any]:
-        """Its next answer, or its last. Raises OpcostError with its error message, or if it does
-        not answer.
-        """
-        said = self._heard(last)
-        if not said.endswith(b"\n"):
-            self._process.kill()
-            code = self._process.wait()
-            raise _NoAnswer(
-                f"{task}: the process that does it has ended (exit code {code}), or the driver "
-                f"has not answered for {_ANSWER_S:g} s. Check that `nvidia-smi` responds, else "
-                "reload the driver or restart the machine"
-            )
-        document: dict[str, Any] = json.loads(said.splitlines()[-1])
-        if "error" in document:
-            raise OpcostError(document["error"])
-        return document
-
-    def end(self) -> None:
-        """Have it restore the device. If it was killed, another guard does that, from this
-        process's descriptor of the record: its file may have been deleted.
-        """
-        if os.getpid() != self._owner:
-            return
-        with suppress(BrokenPipeError):
-            cast(IO[bytes], self._process.stdin).close()
-        try:
-            with suppress(_NoAnswer):
-                found = self.answer("restoring the operating point", last=True)
-                for note in found.get("notes", []):
-                    tell(f"opcost: {note}")
-            if (
-                self._process.wait() != 0
-                and self._record is not None
-                and not is_empty(self._record)
-            ):
-                _restore_by(_Guard(self._held, {}, self._record))
-        except OpcostError as error:
-            tell(f"opcost: {error}")  # earlier measurements are valid
-        self._process.wait()
-        cast(IO[bytes], self._process.stdout).close()
-
-    def _heard(self, last: bool) -> bytes:
-        """Its next line, or its whole remaining output; an incomplete line if it ends or takes too
-        long.
-        """
-        answers = cast(IO[bytes], self._process.stdout).fileno()
-        said, end_s = b"", time.monotonic() + _ANSWER_S
-        while (last or not said.endswith(b"\n")) and (left_s := end_s - time.monotonic()) > 0:
-            if select.select([answers], [], [], left_s)[0]:
-                if not (some := os.read(answers, 65536)):
-                    break
-                said += some
-        return said
-
-
-class _NoAnswer(OpcostError):
-    """A guard has ended, or does not answer."""
+def _start_guard(held: Held, point: OperatingPoint, *, settle: bool) -> subprocess.Popen[str]:
+    task = {
+        **{"key": held.key, "record": str(held.record), "parent": os.getpid()},
+        **{"point": asdict(point), "settle_s": [_STEADY_S, _SETTLE_S] if settle else None},
+    }
+    # -P: a file in this folder may be named like a standard module.
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "opcost.devices.operating_point", json.dumps(task)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # it may outlive the readers of this process's stderr
+        text=True,
+        pass_fds=[held.descriptor],
+        env={**os.environ, "PYTHONPATH": _python_path()},
+        start_new_session=True,  # not for signals of the terminal
+    )
 
 
 def _python_path() -> str:
     """PYTHONPATH with which the guard imports this opcost."""
     here = str(Path(opcost.__file__).parent.parent)
-    others = os.environ.get("PYTHONPATH")
-    return os.pathsep.join([here, *([others] if others else [])])
+    return os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+
+
+def _first_answer(guard: subprocess.Popen[str]) -> list[str]:
+    """The notes of the guard's first answer. Raises OpcostError with its error."""
+    output = cast(IO[str], guard.stdout)
+    ready, _, _ = select.select([output], [], [], _ANSWER_S)
+    if not (said := output.readline() if ready else ""):
+        guard.kill()
+        raise OpcostError(
+            f"the guard of the operating point was killed (exit code {guard.wait()}), or the "
+            f"driver has not answered for {_ANSWER_S:g} s. Check that `nvidia-smi` responds, else "
+            "reload the driver or restart the machine"
+        )
+    return _notes(said)
+
+
+def _end(guard: subprocess.Popen[str], held: Held) -> None:
+    """Have the guard restore the device; if it was killed, another one does. Prints errors: what
+    was measured is valid.
+    """
+    try:
+        try:
+            said, _ = guard.communicate("restore\n", timeout=_ANSWER_S)
+        except subprocess.TimeoutExpired:  # the driver hangs
+            guard.kill()
+            said, _ = guard.communicate()
+        if guard.returncode:
+            restore_left(held)
+        elif said:  # of a guard that was interrupted while it set the point, both answers
+            _notes(said.splitlines()[-1])
+    except OpcostError as error:
+        tell(f"opcost: {error}")
+
+
+def _notes(answer: str) -> list[str]:
+    document = json.loads(answer)
+    if "error" in document:
+        raise OpcostError(document["error"])
+    return list(document["notes"])
+
+
+def main() -> None:
+    """The guard: do the task that the first argument describes."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    task = json.loads(sys.argv[1])
+    record, point, parent = Path(task["record"]), OperatingPoint(**task["point"]), task["parent"]
+    try:
+        device: Settable = resolve_name(kind_locked_as(task["key"]).settable)(task["key"])
+        notes = _restore_left(device, record)
+        before = _set(device, point, record, parent)
+        if task["settle_s"]:
+            _settle(device, parent, *task["settle_s"])
+        _say({"notes": notes})
+        if point:
+            _ended(parent)
+            _restore(device, before, record)
+            _say({"notes": []})
+    except Exception as error:  # without an answer, the parent would assume that it was killed
+        ours = isinstance(error, OpcostError)
+        fault = str(error) if ours else f"the guard failed: {type(error).__name__}: {error}"
+        left = f". The device is not as it was: {record} says what the next run restores"
+        _say({"error": fault + (left if os.path.lexists(record) else "")})
+
+
+def _set(device: Settable, point: OperatingPoint, record: Path, parent: int) -> dict[str, Any]:
+    """Set a point, and write the record before. Returns the previous values by name."""
+    wanted = {name: value for name, value in asdict(point).items() if value is not None}
+    if not wanted:
+        return {}
+    device.check(point)
+    before = {name: device.present(name) for name in wanted}
+    _write(record, {"boot": first_line(_BOOT), "process": parent, "point": str(point)}, before)
+    done = {}
+    try:
+        for name, value in wanted.items():
+            device.set(name, value)
+            done[name] = before[name]
+    except Exception:
+        _restore(device, done, record)
+        raise
+    return before
+
+
+def _restore(device: Settable, before: Mapping[str, Any], record: Path) -> None:
+    """Restore these values, as far as possible, and delete the record."""
+    faults = []
+    for name, value in before.items():
+        try:
+            device.restore(name, value)
+        except OpcostError as error:
+            faults.append(f"{name} could not be restored{_watts(name, value)}: {error}")
+    if faults:
+        raise OpcostError("; ".join(faults))
+    record.unlink(missing_ok=True)
+
+
+def _restore_left(device: Settable, record: Path) -> list[str]:
+    """Restore what a record says that was left behind. Returns notes for the user."""
+    try:
+        if record.lstat().st_uid not in (os.geteuid(), 0):
+            return [
+                f"{record} is another user's, and is not used: a study of theirs may have left the "
+                "device at another power limit, clock or frequency. Have them run opcost on it"
+            ]
+        known = json.loads(record.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    except ValueError:  # the disk was full, or the writer was killed
+        record.unlink()
+        return ["an earlier process ended before it had set an operating point"]
+    left = (
+        f"process {known['process']} had left the device at another operating point "
+        f"({known['point']})"
+    )
+    if known["boot"] != first_line(_BOOT):
+        record.unlink()
+        return [f"{left}; the machine has restarted since, and forgot it"]
+    _restore(device, known["before"], record)
+    watts = "".join(_watts(*each) for each in known["before"].items())
+    return [f"{left}, because it was killed, or its guard: restored{watts}"]
+
+
+def _write(record: Path, head: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Write a new record to disk, which only this user may write."""
+    try:
+        record.touch(0o644, exist_ok=False)
+        with record.open("w", encoding="utf-8") as file:
+            json.dump({**head, "before": before}, file)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        if not isinstance(error, FileExistsError):
+            record.unlink(missing_ok=True)
+        raise OpcostError(
+            f"{record}, which is to say what must be restored of the device, cannot be written: "
+            f"{error.strerror}. This user must be able to write to {record.parent}, where its disk "
+            "must have space, and no other user may have left this file; then run again"
+        ) from error
+
+
+def _watts(name: str, value: Any) -> str:
+    return f" (power limit {value:g} W)" if name == "power_limit_w" else ""
+
+
+def _settle(device: Settable, parent: int, steady_s: float, most_s: float) -> None:
+    """Wait until the temperature has been steady for `steady_s`, for at most `most_s`, and not
+    after the parent ends, or for a device that reports no temperature.
+    """
+    before_c = device.temperature_c()
+    for _ in range(int(most_s / steady_s)):
+        if before_c is None or _ended(parent, steady_s):
+            return
+        now_c = device.temperature_c()
+        if now_c is None or abs(now_c - before_c) <= _STEADY_C:
+            return
+        before_c = now_c
+
+
+def _ended(parent: int, within_s: float | None = None) -> bool:
+    """Wait until the parent asks for the end, or ends. Returns whether that was within the time."""
+    try:
+        end = os.pidfd_open(parent)
+    except ProcessLookupError:
+        return True
+    try:
+        return os.getppid() != parent or bool(select.select([0, end], [], [], within_s)[0])
+    finally:
+        os.close(end)
+
+
+def _say(answer: Mapping[str, Any]) -> None:
+    with suppress(OSError):  # the parent may have ended
+        os.write(1, json.dumps(answer).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

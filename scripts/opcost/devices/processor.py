@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from opcost.devices import cpuinfo
+from opcost.devices import machine
 from opcost.devices.device import BlockTime, Device, OutOfMemory, nothing
 from opcost.devices.disturbance import CoreWatch, Watch, find_baseline_s
 from opcost.devices.kinds import KINDS
@@ -30,10 +30,14 @@ class CpuDevice(Device):
     name = "cpu"
     torch_device = torch.device("cpu")
     busy_matrix = 256
+    uuid = None
 
     def __init__(self, index: int = 0) -> None:
         # ASSUME subnormal numbers, which are slow, come from random weights, not trained ones.
         torch.set_flush_denormal(True)
+        self.model_name = machine.processor_name()
+        self.last_level_cache_bytes = machine.last_level_cache_bytes()
+        self.core_cache_bytes = machine.core_cache_bytes()
         self.allocator = "keeps freed memory" if _keep_freed_memory() else "system default"
 
     @staticmethod
@@ -49,29 +53,9 @@ class CpuDevice(Device):
         """A watch of the core that this process runs on."""
         return CoreWatch(self.baseline_s() if baseline_s is None else baseline_s)
 
-    @property
-    def model_name(self) -> str:
-        """Linux's name of the processor, else the architecture."""
-        return cpuinfo.processor_name()
-
-    @property
-    def uuid(self) -> str | None:
-        """None: a processor has no UUID."""
-        return None
-
     def setup(self) -> dict[str, Any]:
         """The highest frequency that Linux allows the cores."""
         return {"max_frequency_mhz": max_frequency_mhz()}
-
-    @property
-    def last_level_cache_bytes(self) -> int | None:
-        """Size according to Linux; on a shared machine, other guests use it too."""
-        return cpuinfo.last_level_cache_bytes()
-
-    @property
-    def core_cache_bytes(self) -> int:
-        """Size of the second-level cache, from Linux."""
-        return cpuinfo.core_cache_bytes()
 
     def most_flops_per_s(self, dtype: str) -> float:
         """Two multiply-adds of 512 bits per thread and cycle; matrix units (AMX) for 16 bits or

@@ -1,10 +1,9 @@
 """The highest frequency that Linux allows the cores: its range, setting and restoring (cpufreq)."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
-from opcost.devices.point_record import PointRecord, this_boot
 from opcost.errors import OpcostError
 from opcost.files import first_line
 from opcost.target import OperatingPoint
@@ -27,8 +26,8 @@ class Processor:
     """The online cores of this machine: Linux reports and sets nothing for others."""
 
     def __init__(self, _: str) -> None:
-        known = sorted(FOLDER.glob("policy*"), key=lambda path: (len(path.name), path))
-        self._policies = [policy for policy in known if first_line(policy / _SET)]
+        known = sorted(FOLDER.glob("policy*"))
+        self._policies = {policy.name: policy for policy in known if first_line(policy / _SET)}
 
     def temperature_c(self) -> float | None:
         """Degrees Celsius of the hottest core; None if Linux does not report it."""
@@ -43,74 +42,50 @@ class Processor:
         """Raise OpcostError if the cores do not allow a point, or Linux has no limits of theirs."""
         if point.max_frequency_mhz is None:
             return
-        if not self._policies:
+        policies = self._policies.values()
+        if not policies:
             raise OpcostError(
                 f"max_frequency_mhz cannot be set: {FOLDER} has no policy, as in virtual machines. "
                 "Leave it out of the target"
             )
-        least = max(
-            _khz(policy, name) for policy in self._policies for name in (_LEAST, _KEPT_ABOVE)
-        )
-        most = min(_khz(policy, _MOST) for policy in self._policies)
+        least = max(_khz(policy, name) for policy in policies for name in (_LEAST, _KEPT_ABOVE))
+        most = min(_khz(policy, _MOST) for policy in policies)
         if not least <= 1000 * point.max_frequency_mhz <= most:
             raise OpcostError(
                 f"max_frequency_mhz is {point.max_frequency_mhz}; the cores allow "
                 f"{least / 1000:g} to {most / 1000:g}: choose a frequency among these"
             )
 
-    def record(self, point: OperatingPoint, process: int) -> PointRecord:
-        """A record of the present frequencies."""
-        present = {policy.name: _khz(policy, _SET) for policy in self._policies}
-        return PointRecord(this_boot(), process, str(point), max_frequencies_khz=present)
+    def present(self, _: str) -> dict[str, int]:
+        """The present highest frequency of each policy in kHz."""
+        return {name: _khz(policy, _SET) for name, policy in self._policies.items()}
 
-    def set(self, point: OperatingPoint, record: PointRecord) -> Iterator[PointRecord]:
-        """Set a point. Yields the record to restore if the next step fails.
-
-        Raises OpcostError if a frequency cannot be set, or reads back otherwise.
+    def set(self, name: str, value: float) -> None:
+        """Set the highest frequency in MHz of all policies. Raises OpcostError if one cannot be
+        set, or reads back otherwise.
         """
-        yield record
-        if point.max_frequency_mhz is not None:
-            for policy in self._policies:
-                self._set(policy, 1000 * point.max_frequency_mhz)
+        before = self.present(name)
+        try:
+            for policy in self._policies.values():
+                _write(policy, int(1000 * value))
+        except OpcostError:
+            self.restore(name, before)
+            raise
 
-    def restore(self, record: PointRecord) -> list[str]:
-        """Restore the settings of a record. Returns a note for each policy that is gone, or whose
-        cores are offline. Raises OpcostError if another one cannot be restored, after the rest.
+    def restore(self, _: str, before: Mapping[str, int]) -> None:
+        """Restore the frequencies of policies whose cores are online. Raises OpcostError if one
+        cannot be restored, after the others.
         """
-        faults, notes = [], []
-        for name, khz in (record.max_frequencies_khz or {}).items():
-            policy = FOLDER / name
-            if not first_line(policy / _SET):
-                notes.append(
-                    f"{policy} is gone, or its cores are offline, and is not restored: if "
-                    f"they come back, check that it allows {khz / 1000:g} MHz (cpupower "
-                    "frequency-info)"
-                )
-                continue
+        faults = []
+        for name, khz in before.items():
+            policy = self._policies.get(name)
             try:
-                if _khz(policy, _SET) != khz:  # it may not have been changed
-                    _check_allowed(policy, khz)
-                    self._set(policy, khz)
+                if policy and first_line(policy / _SET) and _khz(policy, _SET) != khz:
+                    _write(policy, khz)
             except OpcostError as error:
                 faults.append(str(error))
         if faults:
             raise OpcostError("; ".join(faults))
-        return notes
-
-    def _set(self, policy: Path, khz: int) -> None:
-        path = policy / _SET
-        try:
-            path.write_text(str(khz), encoding="ascii")
-        except OSError as error:
-            raise OpcostError(
-                f"setting the highest frequency of the cores failed: {path}: {error.strerror}. "
-                f"{_PERMISSION}"
-            ) from error
-        if abs(_khz(policy, _SET) - khz) > _TOLERANCE_KHZ:
-            raise OpcostError(
-                f"{path} was set to {khz} kHz, and reads {_khz(policy, _SET)}: choose a frequency "
-                "that it keeps"
-            )
 
 
 def max_frequency_mhz() -> float | None:
@@ -124,12 +99,19 @@ def max_frequency_mhz() -> float | None:
     return max(map(int, found)) / 1000 if found else None
 
 
-def _check_allowed(policy: Path, khz: int) -> None:
-    least, most = _khz(policy, _LEAST), _khz(policy, _MOST)
-    if not least <= khz <= most:
+def _write(policy: Path, khz: int) -> None:
+    path = policy / _SET
+    try:
+        path.write_text(str(khz), encoding="ascii")
+    except OSError as error:
         raise OpcostError(
-            f"{policy} allows {least} to {most} kHz, and the file says that {khz} was set before. "
-            "If it is damaged, delete it and set the frequency (cpupower frequency-set --max)"
+            f"setting the highest frequency of the cores failed: {path}: {error.strerror}. "
+            f"{_PERMISSION}"
+        ) from error
+    if abs(_khz(policy, _SET) - khz) > _TOLERANCE_KHZ:
+        raise OpcostError(
+            f"{path} was set to {khz} kHz, and reads {_khz(policy, _SET)}: choose a frequency "
+            "that it keeps"
         )
 
 

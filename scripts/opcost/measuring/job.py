@@ -14,13 +14,12 @@ from typing import Any
 
 from opcost.devices.device_file import read_device
 from opcost.devices.lock import exclusive
-from opcost.devices.operating_point import AS_IT_IS, applied, settle
+from opcost.devices.operating_point import AS_IT_IS, applied
 from opcost.energy.sensor import take_over, write_killing_meter
 from opcost.errors import OpcostError, reported
 from opcost.measuring.checkpoint import Checkpoint
 from opcost.measuring.subjects import Subject
-from opcost.measuring.target_files import TargetFiles
-from opcost.measuring.target_identity import expected_device
+from opcost.measuring.target_identity import TargetFiles, expected_device
 from opcost.target import OperatingPoint, Target
 from opcost.terminal import announce
 from opcost.tuples.model_tuples import read_extractions, write_model_tuples
@@ -77,7 +76,7 @@ def sensor_job(files: TargetFiles, output: Path) -> None:
     settings = Target(device, threads=1, tf32=False)
 
     def measure(_: HeldSeconds) -> None:
-        from opcost.measuring.target_sensor import characterise_target
+        from opcost.measuring.station import characterise_target
 
         characterise_target(
             device, lambda: expected_device(settings, target, device_file)[0], output
@@ -130,8 +129,7 @@ def _run(
         if key:  # if there are several devices of a kind, only the child knows which one it has
             held = holding.enter_context(exclusive(key, purpose, point=point))
             start = time.monotonic()
-            holding.enter_context(applied(held, point))
-            settle(held, point)
+            holding.enter_context(applied(held, point, settle=True))
 
         def held_s() -> float:
             return time.monotonic() - start

@@ -1,21 +1,23 @@
-"""Identify a target's device, with baseline and call overhead, once; verify it in each job."""
+"""A target's files; its device, with baseline and call overhead: identified once, and verified in
+each job.
+"""
 
 import importlib
 import os
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from opcost.addresses import refuse_other_device
-from opcost.devices.changes import refuse_changes
-from opcost.devices.cores import reserved_for
-from opcost.devices.device_file import DeviceFile, Sample, read_device, write_device
+from opcost.devices.device_file import DeviceFile, Sample, read_device, refuse_changes, write_device
 from opcost.devices.kinds import kind_of
-from opcost.devices.lock import exclusive
+from opcost.devices.lock import exclusive, reserved_for
 from opcost.devices.operating_point import applied
 from opcost.errors import OpcostError
+from opcost.results_folder import device_file, sensor_file
+from opcost.study import Conditions
 from opcost.target import POINT, Target, point_of
 from opcost.terminal import announce
 from opcost.workers.isolation import answer_of
@@ -28,6 +30,26 @@ _ALLOTTED_TIMEOUT_S = 20
 """Seconds to wait for a device that a cluster allotted to this job only."""
 _UNTIL_THE_END = ExitStack()
 """Locks that a measuring process holds until it ends."""
+
+
+@dataclass(frozen=True)
+class TargetFiles:
+    """A target's name and conditions, and the files of its device and of its power sensor."""
+
+    target: str
+    conditions: Conditions
+    device_file: Path
+    sensor_file: Path | None = None
+
+    @classmethod
+    def of(cls, folder: Path, conditions: str) -> Self:
+        """The target of a results folder, with its conditions as JSON."""
+        return cls(
+            folder.parent.name,
+            Conditions.from_json(conditions),
+            device_file(folder),
+            sensor_file(folder),
+        )
 
 
 def identify_target(target: Target, output: Path) -> None:
@@ -57,7 +79,7 @@ def identify_target(target: Target, output: Path) -> None:
     if target.any_of_kind:  # all processors share a lock
         lock_key = None if found.device_uuid_hash else found.lock_key
         found = replace(found, device_uuid_hash=None, machine_id_hash=None, lock_key=lock_key)
-    write_device(output, replace(found, settings_json=target.to_json()))
+    write_device(output, found)
 
 
 def _refuse_point_of_another_kind(target: Target, found: DeviceFile) -> None:
@@ -92,7 +114,7 @@ def measure_overhead(settings: Target, target: str, device_file: Path, output: P
             lambda: expected_device(settings, target, device_file)[1].baseline_s, _TIMEOUT_S
         )
         found = _with_overhead(known, settings, baseline_s)
-    write_device(output, replace(found, settings_json=settings.to_json()))
+    write_device(output, found)
     announce(overhead_line(target, overhead_columns(found.overhead or ())))
 
 
@@ -125,9 +147,8 @@ def _identified(target: Target) -> DeviceFile:
 
 
 def _open_identified(target: Target) -> tuple[Any, DeviceFile]:
-    from opcost.devices.environment import stable_environment
-    from opcost.devices.target_device import open_device
-    from opcost.devices.thread_library import refuse_threads_without_cores
+    from opcost.devices.device import open_device
+    from opcost.devices.environment import refuse_threads_without_cores, stable_environment
 
     device = open_device(target)
     refuse_threads_without_cores(target.threads, reserved_for(target.device))

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from opcost.devices.gpu_settings import Gpu, PowerLimits
 from opcost.devices.lock import Held, exclusive
-from opcost.devices.machine_id import hashed_uuid
+from opcost.devices.machine import hashed_uuid
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.nvml import all_visible, device_uuids, visible_uuid
 from opcost.errors import OpcostError

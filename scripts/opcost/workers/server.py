@@ -33,7 +33,7 @@ _FOR_JOBS = (
     "opcost.measuring.job",
     "opcost.measuring.overhead",
     "opcost.planning.progress",
-    "opcost.devices.target_device",
+    "opcost.devices.device",
 )
 _IDLE_S = 600.0
 _REQUEST_TIMEOUT_S = 5.0
