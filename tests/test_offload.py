@@ -7,15 +7,17 @@ from dataclasses import replace
 import pytest
 import torch
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 from opcost.commands import INCOMPLETE, main
-from opcost.costs.copies import BELOW, BETWEEN, BEYOND, MEASURED, MeasuredCopies, measured_copies
 from opcost.costs.explanation import explain
-from opcost.costs.offload import offload, offload_memory
+from opcost.costs.offload import choose, copy_cost, measured_copies, offload, offload_memory
 from opcost.costs.offload_text import offload_as_text
 from opcost.databases.database import read_database
 from opcost.errors import OpcostError
 from opcost.memory import memory_size
 from opcost.rows import records, schemas
+from opcost.rows.quantities import ENERGY, TIME
 from opcost.tuples.extraction import extract_module_tuples, tuple_record
 from opcost.tuples.operator_tuple import TensorSpec
 from opcost.tuples.parsing import parse
@@ -36,44 +38,39 @@ def copy_row(size, memory="pinned", **changes):
     return row(time_s, power_w=200.0, **ON_A_GPU) | changes
 
 
-def copies():
-    return MeasuredCopies({size: copy_row(size) for size in SIZES})
+COPIES = {size: copy_row(size) for size in SIZES}
 
 
 @pytest.mark.parametrize(
-    ("size", "basis", "seconds"),
+    ("size", "seconds"),
     [
-        (SIZES[2], MEASURED, LATENCY_S + SIZES[2] / BYTES_PER_S),
-        (3 * SIZES[2], BETWEEN, LATENCY_S + 3 * SIZES[2] / BYTES_PER_S),
-        (8, BELOW, LATENCY_S + SIZES[0] / BYTES_PER_S),
-        (3 * SIZES[-1], BEYOND, 3 * (LATENCY_S + SIZES[-1] / BYTES_PER_S)),
+        (SIZES[2], LATENCY_S + SIZES[2] / BYTES_PER_S),
+        (3 * SIZES[2], LATENCY_S + 3 * SIZES[2] / BYTES_PER_S),
+        (8, LATENCY_S + SIZES[0] / BYTES_PER_S),
+        (3 * SIZES[-1], 3 * (LATENCY_S + SIZES[-1] / BYTES_PER_S)),
     ],
+    ids=["measured", "between", "below", "beyond"],
 )
-def test_a_copy_costs_what_those_of_its_size_or_near_it_cost(size, basis, seconds):
-    cost = copies().cost(size)
-    assert cost.basis == basis
-    assert cost.time.value == pytest.approx(seconds)
-    assert cost.energy.value == pytest.approx(200 * seconds)
-    if basis == BEYOND:
-        assert (cost.time.low, cost.time.high) == (None, None)
+def test_a_copy_costs_what_those_of_its_size_or_near_it_cost(size, seconds):
+    time = copy_cost(COPIES, size, TIME)
+    assert time.value == pytest.approx(seconds)
+    assert copy_cost(COPIES, size, ENERGY).value == pytest.approx(200 * seconds)
+    if size > SIZES[-1]:
+        assert (time.low, time.high) == (None, None)
     else:
-        assert cost.time.low < seconds < cost.time.high
-        assert (cost.time.low == 0) == (basis == BELOW)
+        assert time.low < seconds < time.high
+        assert (time.low == 0) == (size < SIZES[0])
 
 
 def test_how_far_small_copies_are_from_linear_does_not_widen_the_interval_of_large_ones():
-    rows = {size: copy_row(size) for size in SIZES}
-    rows[SIZES[0]] = copy_row(20 * SIZES[1])
-    found = MeasuredCopies(rows)
-    assert found.cost(3 * SIZES[-2]).time.relative_half_width < 0.02
-    assert found.cost(3 * SIZES[0]).time.relative_half_width > 0.2
+    rows = COPIES | {SIZES[0]: copy_row(20 * SIZES[1])}
+    assert copy_cost(rows, 3 * SIZES[-2], TIME).relative_half_width < 0.02
+    assert copy_cost(rows, 3 * SIZES[0], TIME).relative_half_width > 0.2
 
 
 def test_without_an_energy_at_one_of_the_sizes_copies_have_none():
     without = {"energy_j": None, "energy_reason": "no meter"}
-    measured = MeasuredCopies({8: copy_row(8, **without), 64: copy_row(64)})
-    assert measured.cost(32).energy is None
-    assert measured.energy_reason == "no meter"
+    assert copy_cost({8: copy_row(8, **without), 64: copy_row(64)}, 32, ENERGY) is None
 
 
 @pytest.mark.parametrize(
@@ -90,6 +87,35 @@ def test_without_an_energy_at_one_of_the_sizes_copies_have_none():
 )
 def test_other_copies_tell_nothing(call):
     assert measured_copies([copy_row(256) | {"canonical_json": parse(call).canonical_json}]) == {}
+
+
+# --- the choice --------------------------------------------------------------------------------
+
+items = st.lists(
+    st.tuples(st.integers(1, 60), st.integers(1, 50).map(float)), min_size=1, max_size=9
+)
+
+
+@given(items, st.integers(0, 200))
+def test_the_weights_that_stay_fit_beside_a_buffer_for_the_largest_other(items, more):
+    room = max(size for size, _ in items) + more
+    copied = choose(items, room)
+    stay = sum(size for place, (size, _) in enumerate(items) if place not in copied)
+    assert stay + max((items[place][0] for place in copied), default=0) <= room
+    assert (copied == set()) == (sum(size for size, _ in items) <= room)
+
+
+@pytest.mark.parametrize(
+    ("room", "copied"),
+    [
+        (60, set()),
+        (30, {0, 1, 2}),
+        (50, {0, 2}),  # a small buffer, because the largest stays
+        (40, {1, 2}),  # what is slowest for each byte stays
+    ],
+)
+def test_what_saves_most_seconds_for_each_byte_stays(room, copied):
+    assert choose([(10, 1.0), (30, 2.0), (20, 1.5)], room) == copied
 
 
 # --- a model -----------------------------------------------------------------------------------
@@ -146,16 +172,18 @@ def test_the_largest_weights_are_copied_in_and_their_cost_is_added(model, tmp_pa
     budget = room + model.activation_peak_bytes + 8 * 1024
     found = answer_of(model, budget, path)
     pinned, pageable = found.found
-    assert found.choice.staying_bytes + found.choice.buffer_bytes <= found.memory.room_bytes
-    assert [each.group.module_path for each in pinned.copied] == ["0", "1"]
-    sizes = [weight.bytes for each in pinned.copied for weight in each.group.weights]
+    assert found.staying_bytes + found.buffer_bytes <= found.memory.room_bytes
+    assert [each.module_path for each in pinned.copied] == ["0", "1"]
+    sizes = [weight.bytes for each in pinned.copied for weight in each.weights]
     seconds = sum(LATENCY_S + max(size, SIZES[0]) / BYTES_PER_S for size in sizes)
-    assert pinned.copies_time.value == pytest.approx(seconds, rel=0.01)
-    assert pageable.copies_time.value == pytest.approx(3 * seconds, rel=0.01)
+    assert pinned.copies_cost(TIME).value == pytest.approx(seconds, rel=0.01)
+    assert pageable.copies_cost(TIME).value == pytest.approx(3 * seconds, rel=0.01)
     alone = found.explanation.estimate.time
-    assert pinned.sequential_time.value == pytest.approx(alone.value + pinned.copies_time.value)
-    assert pinned.overlapped_time.value == max(alone.value, pinned.copies_time.value)
-    assert pinned.sequential_time.low < pinned.sequential_time.value
+    assert pinned.sequential(TIME).value == pytest.approx(
+        alone.value + pinned.copies_cost(TIME).value
+    )
+    assert pinned.overlapped_time.value == max(alone.value, pinned.copies_cost(TIME).value)
+    assert pinned.sequential(TIME).low < pinned.sequential(TIME).value
     assert pinned.energy_reason == "simulated: no meter"
     document = json.loads(json.dumps(found.to_document()))
     assert document["found"][0]["copied"][0]["weights"] == ["0.weight", "0.bias"]

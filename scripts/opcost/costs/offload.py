@@ -6,35 +6,43 @@ longer of copies and computation, which overlap. It needs a buffer for the next 
 present ones are used, which the budget does not hold.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow.compute as pc
 
-from opcost.costs.copies import CopyCost, MeasuredCopies, measured_copies
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.explanation import Explanation
-from opcost.costs.offload_choice import Choice, Item, choose
+from opcost.costs.interpolation import Interpolation
 from opcost.costs.terms import Row
 from opcost.databases.database import read_database
 from opcost.errors import OpcostError
 from opcost.models.construction import input_bytes
 from opcost.rows import comparability
-from opcost.rows.quantities import ENERGY, TIME
+from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.statistics import Estimate, correlated_sum, weighted_sum
 from opcost.text import scaled
-from opcost.tuples.host_memory import COPY
+from opcost.tuples.host_memory import COPY, copy_of
 from opcost.tuples.model_tuples import ModelTuples
-from opcost.tuples.operator_tuple import HOST_MEMORIES
+from opcost.tuples.operator_tuple import HOST_MEMORIES, OperatorTuple, TensorSpec
 from opcost.tuples.weights import WeightGroup
 
 _COLUMNS = (*OPERATOR_COLUMNS, "operator", "canonical_json", "conditions_id")
 _BEYOND = 4
 """Larger copies than this multiple of the largest measured one are not estimated."""
 
+_NEAR = 3
+"""Measured sizes on either side of a copy that the error of its cost is estimated from: small
+copies are mostly latency, and further from linear."""
+
 _REMEDY = "opcost run copies_to_device --device cuda"
+
+Copies = Mapping[int, Row]
+"""Rows of copies from one memory of the host to the device by their bytes, ascending."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +69,9 @@ class OffloadMemory:
         return self.budget_bytes - self.input_bytes - self.activation_peak_bytes
 
     @property
-    def largest(self) -> WeightGroup | None:
-        """The group that needs the largest buffer."""
-        return max(self.groups, key=lambda group: group.bytes, default=None)
-
-    @property
     def least_bytes(self) -> int:
-        """The smallest budget: all weights are copied in."""
-        largest = self.largest.bytes if self.largest else 0
+        """The smallest budget: all weights are copied in, through a buffer for the largest."""
+        largest = max((group.bytes for group in self.groups), default=0)
         return self.input_bytes + self.activation_peak_bytes + largest
 
     @property
@@ -76,71 +79,34 @@ class OffloadMemory:
         """Whether all weights may stay."""
         return self.weight_bytes <= self.room_bytes
 
-    def to_document(self) -> dict[str, Any]:
-        """The memory as JSON data."""
-        return {
-            "budget_bytes": self.budget_bytes,
-            "input_bytes": self.input_bytes,
-            "activation_peak_bytes": self.activation_peak_bytes,
-            "weight_bytes": self.weight_bytes,
-            "least_bytes": self.least_bytes,
-            "fits": self.fits,
-        }
-
-
-@dataclass(frozen=True)
-class CopiedGroup:
-    """Weights that are copied in together for each use, and the cost of their copies in a pass."""
-
-    group: WeightGroup
-    costs: tuple[CopyCost, ...]
-
-    @property
-    def time(self) -> Estimate:
-        """Seconds of all copies in a pass; their errors are taken to have one cause."""
-        return correlated_sum((self.group.uses, cost.time) for cost in self.costs)
-
-    @property
-    def energy(self) -> Estimate | None:
-        """Joules of all copies in a pass; None if they are unknown."""
-        return _if_known((self.group.uses, cost.energy) for cost in self.costs)
-
 
 @dataclass(frozen=True)
 class FromMemory:
-    """The costs of a pass with weights copied in from one memory of the host."""
+    """The costs of a pass for which groups of weights are copied in from one memory of the host."""
 
     memory: str
-    copied: tuple[CopiedGroup, ...]
+    copies: Copies
+    copied: Sequence[WeightGroup]
     explanation: Explanation
-    energy_unknown: str | None
-    flags: Sequence[str]
 
-    @property
-    def copies_time(self) -> Estimate:
-        """Seconds of all copies."""
-        return correlated_sum((1.0, each.time) for each in self.copied)
+    def copies_cost(self, quantity: Quantity, *groups: WeightGroup) -> Estimate | None:
+        """Time or energy of the copies of these groups, or of all, in a pass; None if unknown."""
+        return _total(self.copies, groups or self.copied, quantity)
 
-    @property
-    def copies_energy(self) -> Estimate | None:
-        """Joules of all copies; None if they are unknown."""
-        return _if_known((1.0, each.energy) for each in self.copied)
-
-    @property
-    def sequential_time(self) -> Estimate | None:
-        """Seconds of a pass in which computation and copies alternate."""
-        return _sum(self.explanation.estimate.time, self.copies_time)
-
-    @property
-    def sequential_energy(self) -> Estimate | None:
-        """Joules of a pass in which computation and copies alternate."""
-        return _sum(self.explanation.estimate.energy, self.copies_energy)
+    def sequential(self, quantity: Quantity) -> Estimate | None:
+        """Time or energy of a pass in which computation and copies alternate."""
+        estimate = self.explanation.estimate
+        model = estimate.time if quantity == TIME else estimate.energy
+        copies = self.copies_cost(quantity)
+        if model is None or copies is None:
+            return None
+        return weighted_sum([(1.0, model), (1.0, copies)])
 
     @property
     def overlapped_time(self) -> Estimate | None:
         """Seconds of a pass in which copies and computation overlap completely."""
-        model, copies = self.explanation.estimate.time, self.copies_time
-        if model is None:
+        model, copies = self.explanation.estimate.time, self.copies_cost(TIME)
+        if model is None or copies is None:
             return None
         return Estimate(
             max(model.value, copies.value),
@@ -151,49 +117,53 @@ class FromMemory:
     @property
     def energy_reason(self) -> str | None:
         """Why the energy of a pass is unknown, or None."""
-        return self.explanation.estimate.energy_reason or self.energy_unknown
+        reasons = (row["energy_reason"] for row in self.copies.values())
+        return self.explanation.estimate.energy_reason or next(filter(None, reasons), None)
+
+    @property
+    def flags(self) -> list[str]:
+        """The flags of the measured copies, each once."""
+        return list(dict.fromkeys(flag for row in self.copies.values() for flag in row["flags"]))
 
     def to_document(self) -> dict[str, Any]:
         """The costs as JSON data."""
+        columns: dict[str, Any] = {}
+        for quantity in (TIME, ENERGY):
+            columns |= quantity.of("copies").columns(self.copies_cost(quantity))
+            columns |= quantity.of("sequential").columns(self.sequential(quantity))
         return {
             "memory": self.memory,
-            **TIME.of("copies").columns(self.copies_time),
-            **ENERGY.of("copies").columns(self.copies_energy),
-            **TIME.of("sequential").columns(self.sequential_time),
-            **ENERGY.of("sequential").columns(self.sequential_energy),
+            **columns,
             **TIME.of("overlapped").columns(self.overlapped_time),
             "time_reason": self.explanation.estimate.time_reason,
             "energy_reason": self.energy_reason,
-            "copy_flags": list(self.flags),
-            "copied": [_document(copied) for copied in self.copied],
+            "copy_flags": self.flags,
+            "copied": [
+                {
+                    "module_path": group.module_path,
+                    "weights": [weight.name for weight in group.weights],
+                    "bytes": group.bytes,
+                    "uses": group.uses,
+                    **TIME.columns(self.copies_cost(TIME, group)),
+                    **ENERGY.columns(self.copies_cost(ENERGY, group)),
+                }
+                for group in self.copied
+            ],
         }
 
 
 @dataclass(frozen=True)
 class Offload:
-    """The answer for a target. Without copies to choose by there is a `reason` and no choice.
+    """The answer for a target, by the copies `measured` there from each memory of the host.
 
-    `rows` are of copies, also within the device.
+    `reason` says why there is no answer; `found` is empty then, and if all weights stay.
     """
 
     memory: OffloadMemory
     explanation: Explanation
-    rows: Sequence[Row]
+    measured: Mapping[str, Copies]
     on_processor: bool
-
-    @cached_property
-    def reason(self) -> str | None:
-        """Why there is no answer for this target, or None."""
-        if self.on_processor:
-            return "it is a processor, whose memory holds the weights"
-        if self.memory.fits:
-            return None
-        if not self._measured:
-            return (
-                "no copy from the host to the device is measured there, or none nearly as large as "
-                f"its largest weights. To measure copies of 4 KiB to 256 MiB: {_REMEDY}"
-            )
-        return comparability.conflict([*self.explanation.estimate.rows, *self.rows])
+    reason: str | None
 
     @property
     def is_complete(self) -> bool:
@@ -201,58 +171,49 @@ class Offload:
         return self.on_processor or self.reason is None
 
     @cached_property
-    def _measured(self) -> dict[str, MeasuredCopies]:
-        found = measured_copies(self.rows)
-        largest = max(
-            (each.bytes for group in self.memory.groups for each in group.weights), default=0
-        )
-        return {
-            memory: copies
-            for memory in HOST_MEMORIES
-            if (copies := found.get(memory)) and largest <= _BEYOND * copies.largest_bytes
-        }
-
-    @cached_property
-    def choice(self) -> Choice | None:
-        """The groups to copy in from the first measured memory of the host."""
-        if self.reason is not None:
-            return None
-        if self.memory.fits:
-            return Choice(frozenset(), self.memory.weight_bytes, 0)
-        copies = next(iter(self._measured.values()))
-        items = [
-            Item(group.bytes, self._costs(group, copies).time.value) for group in self.memory.groups
-        ]
-        return choose(items, self.memory.room_bytes)
-
-    @cached_property
     def found(self) -> list[FromMemory]:
-        """The costs from each measured memory of the host; empty if all weights stay."""
-        if self.choice is None or not self.choice.copied:
+        """The costs from each memory of the host. Times from the first choose what is copied."""
+        if self.reason is not None or self.memory.fits:
             return []
-        groups = [self.memory.groups[position] for position in sorted(self.choice.copied)]
+        groups = self.memory.groups
+        copies = next(iter(self.measured.values()))
+        costs = [_total(copies, [group], TIME) for group in groups]
+        items = [
+            (group.bytes, cost.value)
+            for group, cost in zip(groups, costs, strict=True)
+            if cost is not None  # copies without a time are not among the measured ones
+        ]
+        copied = choose(items, self.memory.room_bytes)
+        chosen = [group for place, group in enumerate(groups) if place in copied]
         return [
-            FromMemory(
-                memory,
-                tuple(self._costs(group, copies) for group in groups),
-                self.explanation,
-                copies.energy_reason,
-                copies.flags,
-            )
-            for memory, copies in self._measured.items()
+            FromMemory(memory, copies, chosen, self.explanation)
+            for memory, copies in self.measured.items()
         ]
 
-    def _costs(self, group: WeightGroup, copies: MeasuredCopies) -> CopiedGroup:
-        return CopiedGroup(group, tuple(copies.cost(each.bytes) for each in group.weights))
+    @property
+    def staying_bytes(self) -> int:
+        """Bytes of the weights that stay on the device."""
+        copied = self.found[0].copied if self.found else ()
+        return self.memory.weight_bytes - sum(group.bytes for group in copied)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of the buffer for the largest weights that are copied in."""
+        return max((group.bytes for group in self.found[0].copied), default=0) if self.found else 0
 
     def to_document(self) -> dict[str, Any]:
         """The answer as JSON data."""
-        choice = self.choice
+        memory = self.memory
         return {
-            **self.memory.to_document(),
+            "budget_bytes": memory.budget_bytes,
+            "input_bytes": memory.input_bytes,
+            "activation_peak_bytes": memory.activation_peak_bytes,
+            "weight_bytes": memory.weight_bytes,
+            "least_bytes": memory.least_bytes,
+            "fits": memory.fits,
             "reason": self.reason,
-            "staying_bytes": None if choice is None else choice.staying_bytes,
-            "buffer_bytes": None if choice is None else choice.buffer_bytes,
+            "staying_bytes": None if self.reason else self.staying_bytes,
+            "buffer_bytes": None if self.reason else self.buffer_bytes,
             "found": [each.to_document() for each in self.found],
         }
 
@@ -276,22 +237,18 @@ def offload_memory(model: ModelTuples, budget_bytes: int) -> OffloadMemory:
     assert model.weights is not None
     assert model.activation_peak_bytes is not None
     used = tuple(group for group in model.weights if group.uses)
-    found = OffloadMemory(
-        budget_bytes,
-        input_bytes(definition.stating(model.dtypes)),
-        model.activation_peak_bytes,
-        used,
-    )
+    inputs = input_bytes(definition.stating(model.dtypes))
+    found = OffloadMemory(budget_bytes, inputs, model.activation_peak_bytes, used)
     if budget_bytes < found.least_bytes and not found.fits:
-        others = in_bytes(found.input_bytes + found.activation_peak_bytes)
+        largest = max(used, key=lambda group: group.bytes, default=None)
         weights = ""
-        if found.largest is not None:
-            where = found.largest.module_path or "the model itself"
-            weights = f", and its largest weights (of {where}) {in_bytes(found.largest.bytes)}"
+        if largest is not None:
+            where = largest.module_path or "the model itself"
+            weights = f", and its largest weights (of {where}) {in_bytes(largest.bytes)}"
         raise OpcostError(
             f"--offload {in_bytes(budget_bytes)} is too small for {model.model}: its inputs and "
-            f"activations take {others} at their peak{weights}. Give at least "
-            f"{found.least_bytes}B, or use smaller inputs"
+            f"activations take {in_bytes(inputs + model.activation_peak_bytes)} at their peak"
+            f"{weights}. Give at least {found.least_bytes}B, or use smaller inputs"
         )
     return found
 
@@ -306,41 +263,107 @@ def offload(memory: OffloadMemory, explanations: Sequence[Explanation]) -> list[
     return [_on_target(memory, each) for each in explanations]
 
 
+def choose(items: Sequence[tuple[int, float]], room: int) -> Collection[int]:
+    """Positions of the items, of bytes and seconds to copy, to copy in: the others stay in the
+    room, which has a buffer as large as the largest copied item.
+
+    For each size of the buffer, larger items stay, and then those that save most seconds for each
+    byte, as far as there is room. The buffer with the least seconds is taken. The room holds the
+    largest item.
+    """
+    most_saved = sorted(range(len(items)), key=lambda place: -items[place][1] / items[place][0])
+    choices = []
+    for buffer in {0, *(size for size, _ in items)}:
+        copied = {place for place, (size, _) in enumerate(items) if size <= buffer}
+        free = room - buffer - sum(size for size, _ in items if size > buffer)
+        if free < 0:
+            continue
+        for place in most_saved:
+            if place in copied and items[place][0] <= free:
+                copied.remove(place)
+                free -= items[place][0]
+        choices.append(copied)
+    return min(choices, key=lambda copied: sum(items[place][1] for place in copied))
+
+
+def measured_copies(rows: Iterable[Row]) -> dict[str, Copies]:
+    """Memory of the host -> copies of contiguous tensors of float32 from there to the device,
+    without waiting for each: values, dtype and layout may change what a copy costs.
+    """
+    found: dict[str, dict[int, Row]] = defaultdict(dict)
+    for row in rows:
+        operator_tuple = OperatorTuple.from_json(row["canonical_json"])
+        copy = copy_of(operator_tuple)
+        if copy is None or not copy.is_to_device or row["status"] != "ok":
+            continue
+        plain = TensorSpec(copy.to.shape, "float32")
+        is_plain = copy.to == plain == replace(copy.source, memory=None)
+        if is_plain and dict(operator_tuple.arguments).get("non_blocking") is True:
+            found[copy.memory][copy.to.bytes] = row
+    return {
+        memory: dict(sorted(found[memory].items())) for memory in HOST_MEMORIES if memory in found
+    }
+
+
+def copy_cost(copies: Copies, size: int, quantity: Quantity) -> Estimate | None:
+    """Time or energy of a copy of `size` bytes; None if that of a measured one is unknown.
+
+    A copy takes a latency and its bytes at the bandwidth of the link: between measured sizes, the
+    cost is linear. Below the smallest, it is at most the smallest copy's. Beyond the largest, it
+    grows in proportion, with an unknown error and no interval.
+    """
+    known = [each for row in copies.values() if (each := quantity.read(row))]
+    if len(known) < len(copies):
+        return None
+    sizes = list(copies)
+    within = min(max(size, sizes[0]), sizes[-1])
+    above = bisect_left(sizes, within)
+    near = slice(max(above - _NEAR, 0), above + _NEAR)
+    cost = Interpolation(sizes[near], known[near]).at(within)
+    if size < sizes[0]:
+        return Estimate(cost.value, None if cost.high is None else 0.0, cost.high)
+    if size > sizes[-1]:
+        return Estimate(size / sizes[-1] * cost.value, None, None)
+    return cost
+
+
 def _on_target(memory: OffloadMemory, explanation: Explanation) -> Offload:
     table = read_database(explanation.database, _COLUMNS)
     table = table.filter(pc.equal(table["target"], explanation.target))
     if explanation.conditions_id is not None:
         table = table.filter(pc.equal(table["conditions_id"], explanation.conditions_id))
-    copies = table.filter(pc.equal(table["operator"], COPY)).to_pylist()
     [first] = table.slice(0, 1).to_pylist()  # a target is known by its rows
-    return Offload(memory, explanation, copies, comparability.host_sets_pace(first))
+    rows = table.filter(pc.equal(table["operator"], COPY)).to_pylist()
+    largest = max((each.bytes for group in memory.groups for each in group.weights), default=0)
+    measured = {
+        host: copies
+        for host, copies in measured_copies(rows).items()
+        if largest <= _BEYOND * max(copies)
+    }
+    on_processor = comparability.host_sets_pace(first)
+    reason = None
+    if on_processor:
+        reason = "it is a processor, whose memory holds the weights"
+    elif not memory.fits and not measured:
+        reason = (
+            "no copy from the host to the device is measured there, or none nearly as large as "
+            f"its largest weights. To measure copies of 4 KiB to 256 MiB: {_REMEDY}"
+        )
+    elif not memory.fits:
+        reason = comparability.conflict([*explanation.estimate.rows, *rows])
+    return Offload(memory, explanation, measured, on_processor, reason)
 
 
-def _if_known(costs: Iterable[tuple[float, Estimate | None]]) -> Estimate | None:
-    """The sum of costs with one cause of error; None if one is unknown."""
-    listed = list(costs)
-    known = [(uses, cost) for uses, cost in listed if cost is not None]
-    return correlated_sum(known) if len(known) == len(listed) else None
+def _total(copies: Copies, groups: Iterable[WeightGroup], quantity: Quantity) -> Estimate | None:
+    """The cost of the copies of groups in a pass; their errors are taken to have one cause."""
+    costs = [
+        (group.uses, copy_cost(copies, weight.bytes, quantity))
+        for group in groups
+        for weight in group.weights
+    ]
+    known = [(uses, cost) for uses, cost in costs if cost is not None]
+    return correlated_sum(known) if len(known) == len(costs) else None
 
 
 def _larger(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else max(first, second)
-
-
-def _sum(model: Estimate | None, copies: Estimate | None) -> Estimate | None:
-    if model is None or copies is None:
-        return None
-    return weighted_sum([(1.0, model), (1.0, copies)])
-
-
-def _document(copied: CopiedGroup) -> dict[str, Any]:
-    group = copied.group
-    return {
-        "module_path": group.module_path,
-        "weights": [weight.name for weight in group.weights],
-        "bytes": group.bytes,
-        "uses": group.uses,
-        "bases": sorted({cost.basis for cost in copied.costs}),
-        **TIME.columns(copied.time),
-        **ENERGY.columns(copied.energy),
-    }
