@@ -105,5 +105,5 @@ class Powercap:
         """What a window is said to have used, and what it has used."""
         source = {"name": "cpu", "sensor": vars(RaplMeter.assumed), "reads_since_last": True}
         energies = WindowEnergies({"sources": [source], "period_s": 0.025})
-        found = energies.of(samples, start_s, end_s, {})["cpu"]
+        found = energies.of(samples, start_s, end_s, dict)["cpu"]
         return found, self.true_energy_j(end_s) - self.true_energy_j(start_s)

@@ -31,7 +31,7 @@ class Recorded:
         period_s = float(np.median(np.diff(self.samples["time_s"])))
         source = {"name": "card", "sensor": vars(self.sensor), "reads_since_last": False}
         energies = WindowEnergies({"sources": [source], "period_s": period_s})
-        found = energies.of(self.samples, start_s, end_s, {})["card"]
+        found = energies.of(self.samples, start_s, end_s, dict)["card"]
         return found, self.card.true_energy_j(end_s) - self.card.true_energy_j(start_s)
 
 

@@ -90,7 +90,8 @@ def command(
     if to is not None:  # opened before anything is measured, in case it cannot be written
         check_output(to, [] if output is None else [output])
         place = to.open("w", encoding="utf-8")
-    code, stopped = 0, None  # type: int, str | None
+    code = 0
+    stopped: str | None = None
     windows: list[Window] = []
     with Monitor(
         devices or None,

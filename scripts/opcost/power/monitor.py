@@ -200,9 +200,11 @@ class Monitor:
         if self.is_closed:
             return self._without(_AFTER_CLOSE)
         fault = self._wait_for(end_s)
-        lost = self.recording.lost()
-        if fault is not None:
-            lost = {**dict.fromkeys(self.devices, fault), **lost}
+
+        def lost() -> dict[str, str]:
+            faults = {} if fault is None else dict.fromkeys(self.devices, fault)
+            return {**faults, **self.recording.lost()}
+
         samples, attributed = self.recording.samples(), self._user != NOBODY
         found = self._energies.of(samples, start_s, end_s, lost, attributed)
         missing = {name: DeviceEnergy(None, reason) for name, reason in self.missing.items()}
@@ -215,7 +217,10 @@ class Monitor:
         ready_s = end_s + self._shown_after_s
         patience_s = _IMPATIENT_S if self._is_silent else _ANSWER_S
         latest_s = max(ready_s, time.monotonic()) + self.period_s + patience_s
+        was_told = False
         while self.devices and not self._is_read_until(ready_s):
+            if not was_told and time.monotonic() > ready_s:  # the next reading may be far away
+                was_told = self._tell(READ)
             if (code := self._sampler.poll()) is not None:
                 how = (
                     f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
@@ -233,10 +238,11 @@ class Monitor:
         samples = self.recording.samples()
         return bool(len(samples) and samples["time_s"][-1] >= moment_s)
 
-    def _tell(self, number: signal.Signals) -> None:
+    def _tell(self, number: signal.Signals) -> bool:
         """Signal the sampler, unless it belongs to a parent of this fork."""
         if self._is_own:
             self._sampler.send_signal(number)
+        return self._is_own
 
     def _without(self, reason: str) -> dict[str, DeviceEnergy]:
         """All devices, without energy for that reason."""

@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -62,11 +62,11 @@ class WindowEnergies:
         samples: NDArray[np.void],
         start_s: float,
         end_s: float,
-        lost: Mapping[str, str],
+        lost: Callable[[], Mapping[str, str]],
         attributed: bool = False,
     ) -> dict[str, DeviceEnergy]:
-        """The energy of each device between two moments. `lost` has the reasons why meters failed,
-        which may have cut the window off.
+        """The energy of each device between two moments. `lost` finds the reasons why meters
+        failed, which may have cut the window off.
         """
         times_s = samples["time_s"]  # bisect reads only a few of them from the file
         first = bisect_left(times_s, math.floor(start_s) - max(_BEFORE_S, self._margin_s))
@@ -77,8 +77,9 @@ class WindowEnergies:
         found = {}
         for source, readings in zip(self._sources, cached[1], strict=True):
             name, used = source["name"], readings.energy(start_s, end_s, attributed)
-            cut_off = used.reason in (NOT_SHOWN, CUT_OFF, NO_READING)
-            found[name] = replace(used, reason=lost[name]) if name in lost and cut_off else used
+            if used.reason in (NOT_SHOWN, CUT_OFF, NO_READING):
+                used = replace(used, reason=lost().get(name, used.reason))
+            found[name] = used
         return found
 
     def span_s(

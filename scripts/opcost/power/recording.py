@@ -278,7 +278,7 @@ def window_rows(
     times_s = [event["time_s"] for event in logged]
     for event in sorted(ended, key=lambda each: (each["start_s"], each["end_s"])):
         start_s, end_s = event["start_s"], event["end_s"]
-        found = energies.of(samples, start_s, end_s, lost)
+        found = energies.of(samples, start_s, end_s, lambda: lost)
         inside = logged[bisect_left(times_s, start_s) : bisect_right(times_s, end_s)]
         metrics = {name: x for each in inside for name, x in each["metrics"].items()}
         rows.append(_row(event["window"], start_s, end_s, found, metrics, about))
