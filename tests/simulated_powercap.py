@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 from opcost.energy.rapl import RaplMeter
-from opcost.power.device_energy import DeviceEnergy
+from opcost.power.energy import DeviceEnergy
+from opcost.power.readings import WindowEnergies
 from opcost.power.recording import FIELDS, SAMPLE
 from opcost.power.sampler import SOON_S
-from opcost.power.shown import Shown, around
 
 UPDATE_S = 0.001
 _SWITCHES_S = (0.05, 3.0)
@@ -103,6 +103,7 @@ class Powercap:
         self, samples: np.ndarray, start_s: float, end_s: float
     ) -> tuple[DeviceEnergy, float]:
         """What a window is said to have used, and what it has used."""
-        first, last = np.searchsorted(samples["time_s"], around(start_s, end_s, 0.025))
-        found = Shown(samples[first:last], RaplMeter.assumed, True).energy(start_s, end_s)
+        source = {"name": "cpu", "sensor": vars(RaplMeter.assumed), "reads_since_last": True}
+        energies = WindowEnergies({"sources": [source], "period_s": 0.025})
+        found = energies.of(samples, start_s, end_s, dict)["cpu"]
         return found, self.true_energy_j(end_s) - self.true_energy_j(start_s)

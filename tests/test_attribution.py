@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
-from opcost.power.attribution import User
+from opcost.power.attribution import MEMORY, PROCESSOR_TIME, User, share
+from opcost.power.recording import SAMPLE
 
 BUSY_S = 0.4
 PROCESSES = """
@@ -112,8 +114,25 @@ def test_a_descendant_that_has_another_parent_by_now_stays_one(running):
     assert used_s(user, before_s) == pytest.approx(BUSY_S, abs=0.15)
     go_on(process)
     assert process.stdout.readline().strip() == "left alone"
+    assert used_s(user, before_s) == pytest.approx(BUSY_S, abs=0.15)
     assert user.memory_bytes({worker: 30, -1: 10}) == (30, 40)
     os.kill(worker, 9)
     go_on(process)
     assert process.stdout.readline().strip() == "burnt again"
     assert used_s(user, before_s) == pytest.approx(2 * BUSY_S, abs=0.15)
+
+
+def test_the_own_sampler_is_no_part_of_a_program():
+    own = os.getpid()
+    assert User(own, without=own).memory_bytes({own: 30}) == (0, 30)
+
+
+def test_a_share_is_of_the_time_of_a_window_or_of_the_memory_in_it():
+    samples = np.zeros(5, SAMPLE)
+    samples["time_s"] = np.arange(5)
+    samples["own_use"], samples["all_use"] = [0, 1, 1, 2, 2], [0, 1, 2, 3, 4]
+    assert share(samples, PROCESSOR_TIME, 1.0, 3.0) == pytest.approx(0.5)
+    assert share(samples, MEMORY, 2.0, 2.0) == pytest.approx(4 / 6)
+    assert share(samples[:1], MEMORY, 0.0, 2.0) is None
+    samples["all_use"] = 0
+    assert share(samples, MEMORY, 2.0, 2.0) is None

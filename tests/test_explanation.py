@@ -453,7 +453,7 @@ def test_what_is_missing_is_listed_with_how_to_measure_it(cnn, tmp_path):
     assert re.search(r"\ntiny_cnn +4 .* >3\.\d+ ms +100\.0%\n", answer.output)
     assert re.search(r"\n  2 others +1 +\d+ +0 +- +-\n", answer.output)
     assert "time  of measured\n" in answer.output
-    assert f"To measure what is missing (there, or on this machine): opcost run {CNN}\n" in answer.output
+    assert f"is missing (there, or on this machine): opcost run {CNN}\n" in answer.output
 
 
 def test_nothing_is_to_be_measured_that_only_other_machines_lack(cnn, tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ from opcost.imports.importer import import_records
 from opcost.models.published import read_published
 from opcost.models.user_code import message
 from opcost.plain_yaml import read_yaml
-from opcost.power.export import segments
+from opcost.power import read_windows
 from opcost.rows import records, schemas
 from opcost.terminal import announce, show_any_text
 from opcost.tuples.manifest import read_record
@@ -176,7 +176,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path, make):
         read_yaml,
         read_model_tuples,
         read_published,
-        segments,
+        read_windows,
         lambda path: read_record(path, "0" * 16),
         lambda path: merge([path], path.with_name("merged.parquet")),
         lambda path: import_records([path], path.with_name("imported.parquet"), "https://x.org"),

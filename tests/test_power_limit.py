@@ -15,7 +15,7 @@ from opcost.devices.lock import exclusive
 from opcost.devices.machine import hashed_uuid
 from opcost.devices.operating_point import AS_IT_IS
 from opcost.errors import OpcostError
-from opcost.power.limit_sweep import AtLimit, LimitSweep
+from opcost.power.limits import AtLimit, LimitSweep
 from opcost.statistics import NORMAL_97_5, Estimate
 
 from tests.simulated_nvml.card import UUID

@@ -8,7 +8,6 @@ for a package, intel-rapl:N:M for a part of it); the tests write the counters. N
 often real counters move, and that other processes draw power, too.
 """
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,12 +15,6 @@ from opcost.energy import meters
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import every_meter, open_meter
 from opcost.energy.rapl import RaplMeter, rapl_parts
-from opcost.power.device_energy import DeviceEnergy
-from opcost.power.recording import SAMPLE
-from opcost.power.shown import Shown
-from opcost.power.sources import Source, described
-from opcost.power.window_text import as_document, as_text
-from opcost.statistics import Estimate
 
 RANGE_UJ = 65_532_610_987
 
@@ -194,32 +187,6 @@ def test_each_part_says_how_it_overlaps_with_the_processor(powercap):
     assert powercap.meter("core").overlap == "is contained in cpu: do not add the two"
     assert powercap.meter("uncore").overlap == "is contained in cpu: do not add the two"
     assert powercap.meter("psys").overlap == "contains cpu: do not add the two"
-
-
-@pytest.mark.usefixtures("laptop")
-def test_a_window_says_so_below_its_table(powercap):
-    [source] = described([Source("cpu:core", powercap.meter("core"))])
-    samples = np.zeros(100, SAMPLE)
-    samples["time_s"] = np.arange(100) / 100
-    samples["counter_j"] = samples["time_s"] * 20
-    samples["power_w"] = samples["other_processes"] = np.nan
-    sensor = powercap.meter("core").assumed
-    found = Shown(samples, sensor, True).energy(0.2, 0.8, overlap=source["overlap"])
-    whole = DeviceEnergy(Estimate(30.0, 29.0, 31.0), None, 0.6, changes=60)
-    window = {"cpu": whole, "cpu:core": found}
-    text = as_text("window", 0.6, window)
-    assert "cpu:core is contained in cpu: do not add the two." in text
-    assert any(line.startswith("cpu:core  12.0") for line in text)
-    assert as_document("window", 0.6, 1, window)["devices"]["cpu:core"]["overlap"] == (
-        "is contained in cpu: do not add the two"
-    )
-
-
-def test_a_reason_that_several_devices_share_is_told_once():
-    denied = {name: DeviceEnergy.without("permission denied") for name in ("cpu", "cpu:core")}
-    text = as_text("window", 0.6, {**denied, "cuda:0": DeviceEnergy.without("no driver")})
-    assert "cpu, cpu:core: no energy: permission denied." in text
-    assert "cuda:0: no energy: no driver." in text
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import Sensor
-from opcost.power.device_energy import DeviceEnergy
-from opcost.power.estimation import REPEAT
+from opcost.power.energy import DeviceEnergy, mean_of_runs
 from opcost.power.recording import SAMPLE
-from opcost.power.window_text import repeated
 from opcost.statistics import Estimate
 
 from tests.simulated_nvml.card import UUID
@@ -21,8 +19,7 @@ SENSOR = Sensor(refresh_s=0.1, averaging_s=0.1, gain_uncertainty=0.05)
 
 
 def mean_of(*energies):
-    runs = [(1.0, {"cpu": DeviceEnergy(energy, None, 1.0)}) for energy in energies]
-    return repeated(runs)[1]["cpu"].energy
+    return mean_of_runs([DeviceEnergy(energy, None, 1.0) for energy in energies]).energy
 
 
 def test_the_interval_of_a_mean_is_as_wide_as_those_of_its_runs_and_as_their_differences_say():
@@ -38,41 +35,37 @@ def test_runs_without_intervals_have_that_of_their_differences():
     assert found.low == pytest.approx(97.5, abs=0.1)
 
 
-def mean_run(*runs):
-    return repeated([(each.time_s, {"cpu": each}) for each in runs])[1]["cpu"]
-
-
 def run(energy, time_s, reason=None, **more):
     return DeviceEnergy(energy, reason, time_s, **more)
 
 
 def test_what_is_said_of_a_mean_without_energy_is_that_of_all_runs():
-    found = mean_run(
-        run(None, 0.04, f"0.04 s are too short: {REPEAT}", at_most_j=6.0, changes=1, share=0.2),
-        run(None, 0.06, f"0.06 s are too short: {REPEAT}", at_most_j=12.0, changes=0, share=0.7),
+    found = mean_of_runs(
+        [
+            run(None, 0.04, "0.04 s are too short", changes=1, share=0.2),
+            run(None, 0.06, "0.06 s are too short", changes=0, share=0.7),
+        ]
     )
-    assert found.reason == (
-        "2 of 2 runs have no energy; the first of them: 0.04 s are too short: repeat it within a "
-        "run (sh -c 'for i in $(seq 100); do ...; done'), and divide; --repeat measures each run "
-        "by itself"
-    )
-    assert (found.energy, found.time_s, found.at_most_j, found.changes) == (None, 0.05, 9.0, 1)
+    reason = "2 of 2 runs have no energy; the first of them: 0.04 s are too short"
+    assert (found.energy, found.reason, found.time_s, found.changes) == (None, reason, 0.05, 1)
     assert found.share == pytest.approx(0.5)
 
 
 def test_a_mean_of_which_some_runs_have_no_energy_has_none():
-    known = run(Estimate(10.0, 9.0, 11.0), 1.0, at_most_j=12.0, changes=10)
-    found = mean_run(known, known, run(None, 1.0, "the sensor shows no power"))
-    assert found.reason == (
-        "1 of 3 runs have no energy; the first of them: the sensor shows no power"
-    )
-    assert (found.energy, found.at_most_j, found.changes) == (None, None, 20)
-    assert mean_run(known, known).at_most_j == 12.0
+    known = run(Estimate(10.0, 9.0, 11.0), 1.0)
+    found = mean_of_runs([known, known, run(None, 1.0, "the sensor shows no power")])
+    reason = "1 of 3 runs have no energy; the first of them: the sensor shows no power"
+    assert (found.energy, found.reason) == (None, reason)
 
 
 def test_a_reason_that_all_runs_have_is_that_of_the_mean():
-    found = mean_run(*[DeviceEnergy.without("no energy sensor")] * 3)
+    found = mean_of_runs([DeviceEnergy(None, "no energy sensor")] * 3)
     assert (found.reason, found.time_s) == ("no energy sensor", 0.0)
+
+
+def test_the_share_of_several_runs_is_that_of_all_of_them():
+    runs = [run(Estimate(joules, None, None), 1.0, share=n) for joules, n in ((10, 0.9), (30, 0.1))]
+    assert mean_of_runs(runs).share == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("has_counter", [True, False])
@@ -82,7 +75,7 @@ def test_means_of_runs_that_begin_and_end_with_their_load_hold_the_truth(card, h
     told = held = 0
     for _ in range(8):
         runs, true_j = five_runs(card, generator, has_counter)
-        energy = repeated(runs)[1]["card"].energy
+        energy = mean_of_runs(runs).energy
         if energy is not None:
             told += 1
             held += energy.low <= true_j <= energy.high
@@ -115,8 +108,4 @@ def five_runs(card, generator, has_counter):
     read_until(card.now_s() + 1.0)
     recorded = Recorded(card, SENSOR, np.array(rows, SAMPLE))
     found = [recorded.window(*window) for window in windows]
-    runs = [
-        (end_s - start_s, {"card": used})
-        for (start_s, end_s), (used, _) in zip(windows, found, strict=True)
-    ]
-    return runs, statistics.fmean(true_j for _, true_j in found)
+    return [used for used, _ in found], statistics.fmean(true_j for _, true_j in found)

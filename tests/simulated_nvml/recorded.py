@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import Sensor
-from opcost.power.device_energy import DeviceEnergy
+from opcost.power.energy import DeviceEnergy
+from opcost.power.readings import WindowEnergies
 from opcost.power.recording import SAMPLE
-from opcost.power.shown import Shown, around
 
 from tests.simulated_nvml.card import UUID, Card
 
@@ -26,19 +26,12 @@ class Recorded:
     sensor: Sensor
     samples: np.ndarray
 
-    def window(
-        self, start_s: float, end_s: float, edges_s: Sequence[float] = ()
-    ) -> tuple[DeviceEnergy, float]:
-        """What a window is said to have used, and what it has used. `edges_s` are those of all
-        windows of the program.
-        """
-        times_s, period_s = (
-            self.samples["time_s"],
-            float(np.median(np.diff(self.samples["time_s"]))),
-        )
-        first, last = np.searchsorted(times_s, around(start_s, end_s, period_s))
-        shown = Shown(self.samples[first:last], self.sensor)
-        found = shown.energy(start_s, end_s, edges_s=np.sort(edges_s))
+    def window(self, start_s: float, end_s: float) -> tuple[DeviceEnergy, float]:
+        """What a window is said to have used, and what it has used."""
+        period_s = float(np.median(np.diff(self.samples["time_s"])))
+        source = {"name": "card", "sensor": vars(self.sensor), "reads_since_last": False}
+        energies = WindowEnergies({"sources": [source], "period_s": period_s})
+        found = energies.of(self.samples, start_s, end_s, dict)["card"]
         return found, self.card.true_energy_j(end_s) - self.card.true_energy_j(start_s)
 
 

@@ -1,9 +1,8 @@
 """`opcost measure`."""
 
 import json
-import time
+import signal
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +15,8 @@ from opcost.text import seconds
 if TYPE_CHECKING:
     from opcost.power.monitor import Monitor
     from opcost.power.windows import Window
-    from opcost.statistics import Estimate
 
 _PATH = click.Path(path_type=Path, dir_okay=False)
-_SOON_S = 0.05
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -46,8 +43,7 @@ _SOON_S = 0.05
     help="Print the energy so far at this interval, such as 10 or 5min.",
 )
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Kept with --output.")
-@click.option("--output", "-o", type=_PATH, help="Write all readings to a .parquet or .csv file.")
-@click.option("--append", is_flag=True, help="Continue the recording in --output.")
+@click.option("--output", "-o", type=_PATH, help="Write all readings to a new .parquet file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 @click.option("--to", type=_PATH, help="Write the answer to this file instead of standard error.")
 def command(
@@ -60,7 +56,6 @@ def command(
     every: float | None,
     labels: tuple[str, ...],
     output: Path | None,
-    append: bool,
     as_json: bool,
     to: Path | None,
 ) -> None:
@@ -79,67 +74,60 @@ def command(
     from opcost.errors import OpcostError
     from opcost.files import check_output
     from opcost.power.attribution import NOBODY
-    from opcost.power.command import CannotRun, ended_by_signal, run_command, watch
+    from opcost.power.command import KILLED, CannotRun, run_command, watch
     from opcost.power.monitor import Monitor
 
-    if not command and pid is None and duration is None:
-        raise click.UsageError("give a COMMAND, --pid or --duration")
-    if command and (pid is not None or duration is not None):
+    if (not command) == (pid is None and duration is None):
         raise click.UsageError(
-            "give only one of COMMAND, --pid and --duration (--pid may have a --duration)"
+            "give one of COMMAND, --pid and --duration (--pid may have a --duration)"
         )
     if repeat > 1 and not command:
         raise click.UsageError("--repeat is for a COMMAND")
-    for option, given in (("--append", append), ("--label", labels)):
-        if given and output is None:
-            raise click.UsageError(f"{option} needs --output")
-    during = _print_so_far if every else None
+    if labels and output is None:
+        raise click.UsageError("--label needs --output")
+    during = (lambda window: tell(window.line())) if every else None
     place = None
     if to is not None:  # opened before anything is measured, in case it cannot be written
         check_output(to, [] if output is None else [output])
         place = to.open("w", encoding="utf-8")
-    code, stopped, ran_before_s = 0, None, None
+    code = 0
+    stopped: str | None = None
     windows: list[Window] = []
     with Monitor(
         devices or None,
         period_s=period,
         output=output,
-        append=append,
         labels=_labels(labels),
         user=None if command else pid or NOBODY,
     ) as monitor:
         if not monitor.devices:
             tell(f"opcost: no energy will be measured ({_why_none(monitor, bool(devices))})")
-        for number in range(1, repeat + 1):
+        for run in range(1, repeat + 1):
             try:
                 if command:
                     window, code = run_command(command, monitor, during, every or 0.0)
                 else:
-                    began_s = _began_s(pid)
                     window, code = watch(pid, duration, monitor, during, every or 0.0)
-                    if began_s is not None:
-                        ran_before_s = max(0.0, time.time() - began_s - window.time_s)
-                    stopped = ended_by_signal(window, code, duration)
+                    if code:
+                        name = signal.Signals(code - KILLED).name
+                        stopped = f"{name} ended it after {seconds(window.time_s)}"
             except CannotRun as error:
                 code, stopped = error.code, str(error)
                 break
             if code and repeat > 1:  # a failed run does other work than a successful one
                 out = ": it is not in the mean" if windows else ""
-                stopped = f"run {number} of {repeat} failed (exit code {code}){out}"
+                stopped = f"run {run} of {repeat} failed (exit code {code}){out}"
             if not code or not windows:
                 windows.append(window)
             if code:
                 break
         if windows:
-            answer = _answer(windows, stopped, ran_before_s, as_json)
+            answer = _answer(windows, stopped, as_json)
             if place is None:
                 tell(answer)
             else:
-                try:
-                    with place:
-                        place.write(f"{answer}\n")
-                except OSError as error:
-                    raise OSError(error.errno, error.strerror, str(to)) from error
+                with place:
+                    place.write(f"{answer}\n")
         elif stopped:
             tell(f"opcost: {stopped}")
             monitor.discard()
@@ -175,37 +163,20 @@ def _why_none(monitor: "Monitor", chosen: bool) -> str:
     return "; ".join([*missing, *([] if chosen else unseen_kinds())]) or "no device"
 
 
-def _print_so_far(window: "Window") -> None:
-    tell(window.line())
-
-
-def _began_s(pid: int | None) -> float | None:
-    """The start of a process as a Unix time; None if unknown."""
-    import psutil
-
-    with suppress(psutil.Error):
-        return None if pid is None else float(psutil.Process(pid).create_time())
-    return None
-
-
-def _answer(
-    windows: Sequence["Window"], stopped: str | None, ran_before_s: float | None, as_json: bool
-) -> str:
-    """The energy of the windows, why they ended early, and the time they miss."""
-    from opcost.power.window_text import as_document, as_text, repeated
+def _answer(windows: Sequence["Window"], stopped: str | None, as_json: bool) -> str:
+    """The energy of the windows, and why they ended early."""
+    from opcost.power.energy import mean_of_runs
+    from opcost.power.text import as_document, as_text
+    from opcost.statistics import Estimate, mean
 
     name, devices = windows[0].name, windows[0].devices
-    time_s: float | Estimate = windows[0].time_s
+    time = Estimate(windows[0].time_s, None, None)
     if len(windows) > 1:
-        time_s, devices = repeated([(each.time_s, each.devices) for each in windows])
+        time = mean([each.time_s for each in windows])
+        devices = {n: mean_of_runs([each.devices[n] for each in windows]) for n in devices}
         name = f"{name}, mean of {len(windows)} runs"
     if as_json:
-        document = as_document(name, time_s, len(windows), devices)
-        ended = {"stopped": stopped, "ran_before_s": ran_before_s}
-        return json.dumps({**document, **ended}, indent=2)
+        document = as_document(name, time, len(windows), devices)
+        return json.dumps({**document, "stopped": stopped}, indent=2)
     lines = [f"opcost: {stopped}"] if stopped else []
-    if ran_before_s is not None and ran_before_s > _SOON_S:
-        lines.append(
-            f"opcost: it had run for {seconds(ran_before_s)} before, which is not in the energy"
-        )
-    return "\n".join([*lines, "", *as_text(f"opcost: {name}", time_s, devices)])
+    return "\n".join([*lines, "", *as_text(f"opcost: {name}", time, devices)])

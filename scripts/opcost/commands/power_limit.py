@@ -29,7 +29,7 @@ def command(watts: float | None, reset: bool, gpu: str, as_json: bool) -> None:
     """
     from dataclasses import asdict
 
-    from opcost.power.power_limit import (
+    from opcost.power.limits import (
         name_of,
         power_limits,
         reset_power_limit,

@@ -1,11 +1,15 @@
 """`opcost watch`."""
 
 import signal
+from typing import TYPE_CHECKING
 
 import click
 
 from opcost.commands.parameters import DEVICES, Duration
 from opcost.terminal import show
+
+if TYPE_CHECKING:
+    from opcost.power.windows import Window
 
 
 @click.command()
@@ -31,26 +35,24 @@ def command(devices: tuple[str, ...], every: float) -> None:
     from opcost.power.attribution import NOBODY
     from opcost.power.command import KILLED, watch
     from opcost.power.monitor import Monitor
-    from opcost.power.so_far import SoFar
-    from opcost.power.window_text import as_text, as_tick, without_energy
+    from opcost.power.text import as_tick
 
     with Monitor(devices or None, user=NOBODY) as monitor:
-        for line in without_energy(monitor.missing):
-            show(line, err=True)
+        for name, reason in monitor.missing.items():
+            show(f"{name}: no energy: {reason}", err=True)
         if not monitor.devices:
             others = "" if devices else "".join(f"; {why}" for why in unseen_kinds())
             raise OpcostError(f"there is no power sensor to watch{others}")
-        before_s = monitor.mark()
-        so_far = SoFar(monitor, before_s)
+        before_s = monitor.edge()
 
-        def show_power(_window: object) -> None:
+        def show_power(window: "Window") -> None:
             nonlocal before_s
-            now_s = monitor.mark()
+            now_s = monitor.edge()
             latest = monitor.energy(before_s, now_s)
-            show(as_tick(latest, so_far.energy(now_s)))
+            show(as_tick(latest, window.so_far(now_s)))
             before_s = now_s
 
         window, code = watch(None, None, monitor, show_power, every)
-        show("\n".join(["", *as_text(window.name, window.time_s, window.devices)]))
+        show(f"\n{window}")
     if code != KILLED + signal.SIGINT:  # Ctrl-C
         raise SystemExit(code)

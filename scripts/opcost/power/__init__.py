@@ -12,21 +12,22 @@ Windows nest and overlap. A process of its own reads the sensors, from the first
 with this one, however this one ends. PyTorch is not needed; if it is loaded and uses a GPU, the
 edges of a window wait for the GPU.
 
+`read_windows` has the windows of a recording, such as `opcost measure --output` writes.
 `set_power_limit` and `reset_power_limit` set the power limit of an NVIDIA GPU; `sweep_limits` finds
 the one at which a step of yours takes the least energy x time squared.
 """
 
-from opcost.power.limit_sweep import sweep_limits
-from opcost.power.log import log
+from opcost.power.limits import reset_power_limit, set_power_limit, sweep_limits
 from opcost.power.monitor import Monitor
-from opcost.power.power_limit import reset_power_limit, set_power_limit
-from opcost.power.windows import Window, measure, start
+from opcost.power.recording import read_windows
+from opcost.power.windows import Window, log, measure, start
 
 __all__ = [
     "Monitor",
     "Window",
     "log",
     "measure",
+    "read_windows",
     "reset_power_limit",
     "set_power_limit",
     "start",

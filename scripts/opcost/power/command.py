@@ -1,6 +1,5 @@
 """Run a command, or watch a process, within a window of a monitor."""
 
-import errno
 import os
 import shlex
 import signal
@@ -15,7 +14,6 @@ from opcost.errors import OpcostError
 from opcost.power.monitor import Monitor
 from opcost.power.recording import environment_in
 from opcost.power.windows import Window, start
-from opcost.text import seconds
 
 NOT_FOUND, NOT_EXECUTABLE, KILLED = 127, 126, 128
 """Exit codes of a shell; `KILLED` plus the number of the signal."""
@@ -31,68 +29,55 @@ _THAT_END_IT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 During = Callable[[Window], None]
 """Called periodically with a window that is not over."""
 
+Handler = Callable[[int, Any], None]
+
+
+class CannotRun(OpcostError):
+    """A command that cannot be started, with the exit code that a shell would return."""
+
+    def __init__(self, command: Sequence[str], error: OSError) -> None:
+        of_shell = f"opcost measure -- sh -c {shlex.quote(' '.join(command))}"
+        why = error.strerror or str(error)
+        super().__init__(f"{command[0]} cannot be run: {why}. If it is of the shell: {of_shell}")
+        self.code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+
 
 def run_command(
     command: Sequence[str], monitor: Monitor, during: During | None = None, every_s: float = 0.0
 ) -> tuple[Window, int]:
     """Run a command with the streams of this process. Returns its window and its exit code.
 
-    Signals are passed on. Raises OpcostError, with a `code`, if it cannot be started.
+    Signals are passed on. Raises CannotRun if it cannot be started.
     """
-    environment = {**os.environ, **environment_in(monitor.recording)}
     name = command[0] if command[0].isprintable() else ascii(command[0])
     window = start(name, monitor=monitor)
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # or exit codes of children would be lost
-    with _signals_passed_on() as to_child:  # before the child exists: it may end at once
+    children: list[subprocess.Popen[bytes]] = []
+    waiting: list[int] = []
+
+    def pass_on(number: int, _frame: Any) -> None:
+        if number in _OF_A_TERMINAL and _in_foreground():
+            return
+        if not children:
+            waiting.append(number)
+        for child in children:
+            with suppress(ProcessLookupError):
+                child.send_signal(number)
+
+    with _handled((*_PASSED_ON, *_OF_A_TERMINAL), pass_on):  # the child may end at once
         try:
-            # Inherited descriptors may be its arguments, as of `<(...)`; opcost's own are closed.
-            child = subprocess.Popen(command, env=environment, close_fds=False)
+            # Inherited descriptors may be its arguments, as of `<(...)`; opcost has none open.
+            environment = {**os.environ, **environment_in(monitor.recording)}
+            children.append(subprocess.Popen(command, env=environment, close_fds=False))
         except OSError as error:
-            window.abandon()
-            code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-            raise CannotRun(_why_not(command, error), code) from error
-        to_child(child)
+            raise CannotRun(command, error) from error
+        for missed in waiting:
+            pass_on(missed, None)
         with _called(during, window, every_s):
-            code = child.wait()
+            code = children[0].wait()
             window.stop()
     return window, code if code >= 0 else KILLED - code
-
-
-def _why_not(command: Sequence[str], error: OSError) -> str:
-    program, line = command[0], " ".join(command)
-    of_shell = f"opcost measure -- sh -c {shlex.quote(line)}"
-    exists = os.path.lexists(program)
-    if not program.strip():
-        return "the command is empty: name a program"
-    if os.path.isdir(program):
-        return f"{program} is a folder: name a program"
-    if not exists and set(program) & _OF_A_SHELL:
-        return f"{program} is a line of a shell, not a program: {of_shell}"
-    why = error.strerror
-    match error.errno:
-        case errno.ENOENT if exists:
-            why = "the interpreter that its first line names does not exist"
-        case errno.ENOENT if os.sep not in program:
-            why = f"it is in no folder of PATH. If it is of the shell: {of_shell}"
-        case errno.EACCES:
-            why = (
-                f"it may not be executed: chmod +x {shlex.quote(program)}, or name its interpreter"
-            )
-        case errno.ENOEXEC:
-            why = "it is no program for this machine, nor a script that begins as #!/bin/sh"
-    return f"{program} cannot be run: {why}"
-
-
-_OF_A_SHELL = set(" \t\n|&;<>$`*?")
-
-
-class CannotRun(OpcostError):
-    """A command that cannot be started, with the exit code that a shell would return."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def watch(
@@ -110,7 +95,9 @@ def watch(
     if pid is not None and not _runs(pid):
         raise OpcostError(f"there is no process {pid}: name one that runs (ps lists them)")
     window = start("machine" if pid is None else f"process {pid}", monitor=monitor)
-    with _called(during, window, every_s) as over, _signals_noted() as signals:
+    signals: list[int] = []
+    noting = _handled(_THAT_END_IT, lambda number, _frame: signals.append(number))
+    with _called(during, window, every_s) as over, noting:
         while (
             not signals
             and not over.is_set()
@@ -121,14 +108,6 @@ def watch(
             time.sleep(max(0.0, min(_POLL_S, left_s)))
         window.stop()
     return window, KILLED + signals[0] if signals else 0
-
-
-def ended_by_signal(window: Window, code: int, duration_s: float | None) -> str | None:
-    """A message about the exit code of `watch`, if a signal ended the window early."""
-    if not code:
-        return None
-    of = "" if duration_s is None else f" of {seconds(duration_s)}"
-    return f"{signal.Signals(code - KILLED).name} ended it after {seconds(window.time_s)}{of}"
 
 
 @contextmanager
@@ -161,15 +140,18 @@ def _called(during: During | None, window: Window, every_s: float) -> Iterator[t
 
 
 @contextmanager
-def _signals_noted() -> Iterator[list[int]]:
-    """Yields a list of the received signals, each of which would have ended this process."""
-    noted: list[int] = []
-    before = _handled(_THAT_END_IT, lambda number, _frame: noted.append(number))
+def _handled(signals: Sequence[signal.Signals], handler: Handler) -> Iterator[None]:
+    """Handle signals, except ignored ones (`nohup`)."""
+    before = {
+        number: signal.signal(number, handler)
+        for number in signals
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
-        yield noted
+        yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 def _runs(pid: int) -> bool:
@@ -179,36 +161,6 @@ def _runs(pid: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-@contextmanager
-def _signals_passed_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Yields a function that sets the child, which then gets earlier signals, too."""
-    children: list[subprocess.Popen[bytes]] = []
-    waiting: list[int] = []
-
-    def pass_on(number: int, _frame: Any) -> None:
-        if not children:
-            waiting.append(number)
-        for child in children:
-            with suppress(ProcessLookupError):
-                child.send_signal(number)
-
-    def name(child: subprocess.Popen[bytes]) -> None:
-        children.append(child)
-        for missed in waiting:
-            pass_on(missed, None)
-
-    def pass_on_alone(number: int, frame: Any) -> None:
-        if not _in_foreground():
-            pass_on(number, frame)
-
-    before = _handled(_PASSED_ON, pass_on) | _handled(_OF_A_TERMINAL, pass_on_alone)
-    try:
-        yield name
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _in_foreground() -> bool:
@@ -221,14 +173,3 @@ def _in_foreground() -> bool:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     finally:
         os.close(terminal)
-
-
-def _handled(
-    signals: Sequence[signal.Signals], handler: Callable[[int, Any], None]
-) -> dict[signal.Signals, Any]:
-    """Handle signals, except ignored ones (`nohup`). Returns the previous handlers."""
-    return {
-        number: signal.signal(number, handler)
-        for number in signals
-        if signal.getsignal(number) != signal.SIG_IGN
-    }

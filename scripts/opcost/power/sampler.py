@@ -3,44 +3,88 @@
     python -m opcost.power.sampler FOLDER SETTINGS
 
 It is a separate process, so that it does not compete for the interpreter with the measured program.
-It reads commands from standard input (sampler_process.py): `now` reads all meters at once, `flush
-NUMBER` writes all readings, and answers with the number. It ends with the input, and when its
-parent changes: forks of the parent may keep the input open. It ignores signals that end a whole
+SIGUSR1 has it read all meters at once, as at the edges of windows, and SIGUSR2 ends it: a program
+may close its pipes, and a meter that hangs must not hold it up. It ignores signals that end a whole
 process group, so that it ends after its parent.
 """
 
+import errno
 import fcntl
 import json
 import math
 import os
-import select
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from opcost.energy.meter import Implausible, Meter, MeterUnavailable
-from opcost.errors import reported
-from opcost.power.attribution import NOBODY, User
-from opcost.power.recording import SAMPLE, STATE, Recording
-from opcost.power.sources import Source, described, open_sources
+from opcost.energy.meters import every_meter, open_meter, unseen
+from opcost.errors import OpcostError, closest, reported
+from opcost.power.attribution import MEMORY, NOBODY, PROCESSOR_TIME, User
+from opcost.power.recording import END, READ, SAMPLE, STATE, Recording
 
 SOON_S = 0.003
 """Meters are read again this long after an edge: a counter that has not changed by then is slow."""
 
-_FLUSH_S = 1.0
 _STATE_S = 1.0
 _AGAIN_S = 1.0
-"""How long a meter that has failed is not read."""
+"""How long a meter that has failed is not read, and how often the parent is looked for."""
 
 _POLLS_PER_REFRESH = 4
 _FASTEST_S, _SLOWEST_S = 0.01, 0.1
+_UNKNOWN = (math.nan,) * (len(STATE) + 4)
+
+
+@dataclass(frozen=True)
+class Source:
+    """An open meter, and the name of its device: `cuda:0`, `cpu` as in targets; `cpu:psys`."""
+
+    name: str
+    meter: Meter
+
+    @property
+    def described(self) -> Mapping[str, object]:
+        """The source as JSON data."""
+        return {
+            "name": self.name,
+            "meter": self.meter.name,
+            "reads_since_last": self.meter.reads_since_last,
+            "by": PROCESSOR_TIME if self.meter.shared_by_time else MEMORY,
+            "overlap": self.meter.overlap,
+            "sensor": vars(self.meter.assumed),
+        }
+
+
+def open_sources(names: Sequence[str] | None) -> tuple[list[Source], dict[str, str]]:
+    """The named devices, by default all that this process may see; and why others are not read.
+
+    Raises OpcostError for a name that is not a device.
+    """
+    known, missing = every_meter()
+    chosen = [*known, *missing] if names is None else list(dict.fromkeys(names))
+    sources, reasons = [], {}
+    for name in chosen:
+        kind, identity = known.get(name, (name.partition(":")[0], None))
+        if name not in known and kind not in missing:
+            because = f": {reason}" if (reason := unseen(kind)) else ""
+            raise OpcostError(
+                f"{name!r} is no device of this machine{because}. {closest(name, known)}"
+            )
+        if name not in known:
+            reasons[name] = missing[kind]
+            continue
+        try:
+            sources.append(Source(name, open_meter(kind, identity)))
+        except MeterUnavailable as unavailable:
+            reasons[name] = str(unavailable)
+    return sources, reasons
 
 
 class Sampler:
@@ -51,9 +95,7 @@ class Sampler:
     def __init__(self, recording: Recording, sources: list[Source], user: int) -> None:
         self._recording, self._sources = recording, sources
         self._user, self._nobody = User(user, without=os.getpid()), user == NOBODY
-        self.lost: dict[str, str] = {}
         self._again_s: dict[str, float] = {}
-        self._records: list[tuple[Any, ...]] = []
         self._state_due_s = -math.inf
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._file = os.open(recording.samples_file, flags, 0o644)
@@ -64,134 +106,47 @@ class Sampler:
         with_state = with_state or time.monotonic() >= self._state_due_s
         if with_state:
             self._state_due_s = time.monotonic() + _STATE_S
-        for number, source in enumerate(self._sources):
-            if time.monotonic() < self._again_s.get(source.name, -math.inf):
-                continue
-            try:
-                use = self._use(source.meter) if with_state else (math.nan, math.nan)
-                self._records.append((*_record(number, source, with_state), *use))
-            except MeterUnavailable as reason:
-                self._lose(source.name, str(reason))
-            else:
-                self._find(source.name)
+        records = [
+            self._record(number, source, with_state) for number, source in enumerate(self._sources)
+        ]
+        content = np.array(records, SAMPLE).tobytes()
+        if os.write(self._file, content) < len(content):  # part of a record would misalign others
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._recording.folder))
 
-    def _lose(self, name: str, reason: str) -> None:
-        self._again_s[name] = time.monotonic() + _AGAIN_S
-        if name not in self.lost:
-            self._recording.note({"lost": name, "reason": reason})
-        self.lost[name] = reason
+    def _record(self, number: int, source: Source, with_state: bool) -> tuple[Any, ...]:
+        was_lost = source.name in self._again_s
+        if was_lost and time.monotonic() < self._again_s[source.name]:
+            return (time.monotonic(), number, *_UNKNOWN)
+        try:
+            found = self._values(number, source.meter, with_state)
+        except MeterUnavailable as reason:
+            if not was_lost:
+                self._recording.note({"lost": source.name, "reason": str(reason)})
+            self._again_s[source.name] = time.monotonic() + _AGAIN_S
+            return (time.monotonic(), number, *_UNKNOWN)
+        if was_lost:
+            del self._again_s[source.name]
+            self._recording.note({"back": source.name})
+        return found
 
-    def _find(self, name: str) -> None:
-        if self.lost.pop(name, None) is not None:
-            del self._again_s[name]
-            self._recording.note({"back": name})
+    def _values(self, number: int, meter: Meter, with_state: bool) -> tuple[Any, ...]:
+        power_w = math.nan if meter.reads_since_last else _power_w(meter)
+        counter_j = meter.counter_j()
+        time_s = time.monotonic()
+        state = meter.state() if with_state else None
+        use = self._use(meter) if with_state else (None, None)
+        values = (counter_j, *(getattr(state, name, None) for name in STATE), *use)
+        known = (math.nan if value is None else value for value in values)
+        return (time_s, number, power_w, *known)
 
-    def _use(self, meter: Meter) -> tuple[float, float]:
+    def _use(self, meter: Meter) -> tuple[float | None, float | None]:
         """Use of a device by the user with its descendants, and by all processes."""
+        if self._nobody:
+            return None, None
         if meter.shared_by_time:
-            own, every = self._user.processor_time_s()
-        elif held := meter.memory_by_process():
-            own, every = self._user.memory_bytes(held)
-        else:
-            own = every = math.nan
-        return math.nan if self._nobody else own, every
-
-    def flush(self) -> None:
-        """Append all readings to the file, where they survive this process."""
-        content = memoryview(np.array(self._records, SAMPLE).tobytes())
-        self._records.clear()
-        complete = os.fstat(self._file).st_size
-        try:
-            while content:
-                content = content[os.write(self._file, content) :]
-        except OSError:
-            os.ftruncate(self._file, complete)  # a partial record would misalign all later ones
-            raise
-
-
-def period_of(sources: list[Source]) -> float:
-    """Seconds between readings: several for each refresh of the fastest sensor."""
-    refreshes_s = [source.sensor.refresh_s for source in sources]
-    wanted_s = min(refreshes_s, default=_SLOWEST_S) / _POLLS_PER_REFRESH
-    return min(max(wanted_s, _FASTEST_S), _SLOWEST_S)
-
-
-def run(sampler: Sampler, period_s: float, parent: int, answers: int) -> None:
-    """Read every `period_s`, and execute commands, until the input or the parent ends."""
-    due_s = flush_s = time.monotonic()
-    commands = b""
-    while os.getppid() == parent:
-        wait_s = max(0.0, due_s - time.monotonic())
-        readable, _, _ = select.select([0], [], [], wait_s)
-        if readable:
-            found = os.read(0, 4096)
-            if not found:
-                sampler.read()  # windows may have just ended
-                return
-            *complete, commands = (commands + found).split(b"\n")
-            sampler.read(with_state=b"now" in complete)  # once for all of them
-            if b"now" in complete:
-                due_s = min(due_s, time.monotonic() + SOON_S)
-            if flushes := [each for each in complete if each.startswith(b"flush ")]:
-                sampler.flush()
-                number = int(flushes[-1].removeprefix(b"flush "))
-                _answer(answers, {"flushed": number, "lost": sampler.lost})
-        now_s = time.monotonic()
-        if now_s >= due_s:
-            sampler.read()
-            due_s = max(due_s + period_s, now_s + period_s / 2)
-        if now_s >= flush_s:
-            sampler.flush()
-            flush_s = now_s + _FLUSH_S
-
-
-def main() -> None:
-    """Record until the input ends; the first line of the output is the description."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    folder, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
-    with reported():
-        _record_until_the_end(Recording(folder), settings)
-
-
-def _record_until_the_end(recording: Recording, settings: Mapping[str, Any]) -> None:
-    try:
-        sources, missing = open_sources(settings["devices"])
-        period_s = settings["period_s"] or period_of(sources)
-        about = {"sources": described(sources), "missing": missing, "period_s": period_s}
-        recording.begin({**about, "labels": settings["labels"]})
-        user = settings["parent"] if settings["user"] is None else settings["user"]
-        sampler = Sampler(recording, sources, user)
-        sampler.read()
-        _answer(settings["answers"], about)
-        try:
-            run(sampler, period_s, settings["parent"], settings["answers"])
-        finally:
-            sampler.flush()
-    finally:
-        if settings["temporary"]:  # the parent may have been killed
-            shutil.rmtree(recording.folder, ignore_errors=True)
-
-
-def _answer(answers: int, document: Mapping[str, Any]) -> None:
-    with suppress(BrokenPipeError):  # the parent has ended: run() notices next
-        os.write(answers, json.dumps(document).encode() + b"\n")
-
-
-def _record(number: int, source: Source, with_state: bool) -> tuple[Any, ...]:
-    meter = source.meter
-    power_w = math.nan if meter.reads_since_last else _power_w(meter)
-    counter_j = meter.counter_j()
-    time_s = time.monotonic()
-    state = meter.state() if with_state else None
-    values = (getattr(state, name, None) for name in STATE)
-    return (
-        time_s,
-        number,
-        power_w,
-        math.nan if counter_j is None else counter_j,
-        *(math.nan if value is None else value for value in values),
-    )
+            return self._user.processor_time_s()
+        held = meter.memory_by_process()
+        return self._user.memory_bytes(held) if held else (None, None)
 
 
 def _power_w(meter: Meter) -> float:
@@ -199,6 +154,50 @@ def _power_w(meter: Meter) -> float:
         return meter.power_w()
     except Implausible:
         return math.nan
+
+
+def period_of(sources: list[Source]) -> float:
+    """Seconds between readings: several for each refresh of the fastest sensor."""
+    refreshes_s = [source.meter.assumed.refresh_s for source in sources]
+    wanted_s = min(refreshes_s, default=_SLOWEST_S) / _POLLS_PER_REFRESH
+    return min(max(wanted_s, _FASTEST_S), _SLOWEST_S)
+
+
+def run(sampler: Sampler, period_s: float, parent: int) -> None:
+    """Read every `period_s`, and when told to, until the end of the parent or its command."""
+    due_s = time.monotonic()
+    while os.getppid() == parent:
+        wait_s = min(max(0.0, due_s - time.monotonic()), _AGAIN_S)
+        told = signal.sigtimedwait({READ, END}, wait_s)
+        now_s = time.monotonic()
+        if told is not None:
+            sampler.read(with_state=True)
+            if told.si_signo == END:
+                return
+            due_s = min(due_s, now_s + SOON_S)
+        elif now_s >= due_s:
+            sampler.read()
+            due_s = max(due_s + period_s, now_s + period_s / 2)
+
+
+def main() -> None:
+    """Record until the end of the parent, which has blocked READ and END for this process."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    recording, settings = Recording(Path(sys.argv[1])), json.loads(sys.argv[2])
+    with reported():
+        try:
+            sources, missing = open_sources(settings["devices"])
+            period_s = settings["period_s"] or period_of(sources)
+            parent, user = settings["parent"], settings["user"]
+            sampler = Sampler(recording, sources, parent if user is None else user)
+            sampler.read()
+            known = {"missing": missing, "period_s": period_s, "labels": settings["labels"]}
+            recording.begin({"sources": [each.described for each in sources], **known})
+            run(sampler, period_s, parent)
+        finally:
+            if settings["temporary"] and os.getppid() != settings["parent"]:  # it was killed
+                shutil.rmtree(recording.folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

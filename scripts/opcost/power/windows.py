@@ -3,17 +3,22 @@
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
 from opcost.devices.kinds import wait_for_devices
 from opcost.errors import OpcostError
-from opcost.power.device_energy import DeviceEnergy
-from opcost.power.monitor import Monitor
-from opcost.power.so_far import SoFar
-from opcost.power.window_text import as_line, as_text
+from opcost.power.energy import DeviceEnergy, total
+from opcost.power.monitor import Monitor, kept_recordings
+from opcost.power.recording import around
+from opcost.power.text import as_line, as_text
+from opcost.statistics import Estimate
 from opcost.text import seconds
+
+_PART_S = 60.0
+"""A part of this length of a window that is not over is not evaluated again. Limits of parts add
+up, so the relative width of the total's interval is that of such a part."""
 
 _lock = threading.RLock()  # a signal's handler may begin a window meanwhile
 _shared: Monitor | None = None
@@ -35,11 +40,10 @@ class Window:
         self.name = name
         self._monitor, self._chosen = monitor, devices
         wait_for_devices()
-        self._start_s = monitor.edge()
+        self._start_s = self._since_s = monitor.edge()
         self._end_s: float | None = None
         self._is_over = False
-        self._so_far = SoFar(monitor, self._start_s)
-        monitor.begins(self)
+        self._before: dict[str, list[DeviceEnergy]] = {}
         monitor.note({"begun": name, "start_s": self._start_s})  # it may be killed
 
     def stop(self) -> None:
@@ -52,11 +56,6 @@ class Window:
         self._end_s = self._monitor.edge()
         self._monitor.is_over(self)
         self._monitor.note({"window": self.name, "start_s": self._start_s, "end_s": self._end_s})
-
-    def abandon(self) -> None:
-        """Discard the window: its work did not start."""
-        self._monitor.forget(self)
-        self._monitor.note({"abandoned": self.name, "start_s": self._start_s})
 
     @property
     def time_s(self) -> float:
@@ -72,15 +71,21 @@ class Window:
         if self._end_s is None:
             raise OpcostError(f"the window {self.name!r} is not over: call its stop() first")
         found = self._monitor.energy(self._start_s, self._end_s)
-        self._monitor.was_asked(self)
         return self._of_chosen(found)
 
-    def _of_chosen(self, found: dict[str, DeviceEnergy]) -> dict[str, DeviceEnergy]:
-        return {
-            name: each
-            for name, each in found.items()
-            if self._chosen is None or name in self._chosen
-        }
+    def so_far(self, now_s: float | None = None) -> dict[str, DeviceEnergy]:
+        """Energy by device name of a window that is not over, up to now, in constant time."""
+        now_s = self._monitor.edge() if now_s is None else now_s
+        latest = self._monitor.energy(self._since_s, now_s)
+        before = self._before or {name: [] for name in latest}
+        found = {name: total([*before[name], each], "parts") for name, each in latest.items()}
+        if now_s - self._since_s >= _PART_S:
+            self._before, self._since_s = {name: [each] for name, each in found.items()}, now_s
+        return self._of_chosen(found)
+
+    def _of_chosen(self, found: Mapping[str, DeviceEnergy]) -> dict[str, DeviceEnergy]:
+        chosen = found if self._chosen is None else self._chosen
+        return {name: each for name, each in found.items() if name in chosen}
 
     def line(self) -> str:
         """The window as one line for a log: name, time, energy and mean power of each device.
@@ -89,9 +94,8 @@ class Window:
         """
         if self._end_s is not None:
             return as_line(self.name, self.time_s, self.devices)
-        now_s = self._monitor.mark()
-        devices = self._of_chosen(self._so_far.energy(now_s))
-        return as_line(f"{self.name} so far", now_s - self._start_s, devices)
+        now_s = self._monitor.edge()
+        return as_line(f"{self.name} so far", now_s - self._start_s, self.so_far(now_s))
 
     def __repr__(self) -> str:
         """The name, and the energy if it is known without waiting."""
@@ -104,7 +108,7 @@ class Window:
     def __str__(self) -> str:
         if self._end_s is None:
             return f"{self.name}: not over"
-        return "\n".join(as_text(self.name, self.time_s, self.devices))
+        return "\n".join(as_text(self.name, Estimate(self.time_s, None, None), self.devices))
 
 
 @contextmanager
@@ -128,31 +132,42 @@ def start(
     name: str = "window", devices: Sequence[str] | None = None, monitor: Monitor | None = None
 ) -> Window:
     """Begin a window, which its `stop` ends. Arguments as for `measure`."""
+    global _shared
     if not isinstance(name, str) or not name.isprintable():
         raise OpcostError(f"the name of a window is {name!r}: give text of one line")
     if monitor is not None and monitor.is_closed:
         raise OpcostError(f"the monitor of window {name!r} is closed: open another")
     if monitor is None:
-        return Window(name, _of_this_process(devices), devices)
-    _check_among(devices, monitor, f"the monitor of window {name!r} reads")
+        with _lock:
+            if _shared is None or not _shared.is_running:  # a fork opens its own
+                _shared = Monitor(devices)
+            monitor = _shared
+    known = [*monitor.devices, *monitor.missing]
+    if devices is not None and set(devices) - set(known):
+        raise OpcostError(
+            f"the monitor of window {name!r} reads the devices {', '.join(known)}: for others, "
+            "open a Monitor of them, and give it to the window"
+        )
     return Window(name, monitor, devices)
 
 
-def _of_this_process(devices: Sequence[str] | None) -> Monitor:
-    """The monitor that all windows of this process share; a fork opens its own."""
-    global _shared
-    with _lock:
-        if _shared is None or not _shared.is_running:
-            _shared = Monitor(devices)
-        _check_among(devices, _shared, "the first window of this process chose")
-        return _shared
+def log(**values: float) -> bool:
+    """Write figures such as `log(loss=0.3)` into the recordings that this program runs in, and into
+    those of its own monitors. They belong to the windows that are open.
 
-
-def _check_among(devices: Sequence[str] | None, monitor: Monitor, known: str) -> None:
-    """Raise OpcostError for devices that a monitor does not know."""
-    names = [*monitor.devices, *monitor.missing]
-    if devices is not None and set(devices) - set(names):
-        raise OpcostError(
-            f"{known} the devices {', '.join(names)}: for others, open a Monitor of them, and give "
-            "it to the window"
-        )
+    Returns whether there is a recording; without `opcost measure --output`, nothing is written.
+    Raises OpcostError for a value that is not a number, with or without a recording.
+    """
+    numbers = {}
+    for name, each in values.items():
+        if not name.isprintable():
+            raise OpcostError(f"log: the name {name!r} cannot be printed: give text of one line")
+        try:
+            # A tensor that autograd records would warn.
+            numbers[name] = float(each.detach() if hasattr(each, "detach") else each)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise OpcostError(f"log: {name} is {each!r}: give numbers") from error
+    recordings = [*around(), *kept_recordings()]
+    for recording in recordings:
+        recording.note({"metrics": numbers})
+    return bool(recordings)

@@ -1,21 +1,26 @@
-"""Time and energy of a step at several power limits of a GPU."""
+"""The power limit of a GPU: read, set, reset, and swept for the least energy x time squared."""
 
+import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from opcost.devices.gpu_settings import Gpu
+from opcost.devices.gpu_settings import Gpu, PowerLimits
 from opcost.devices.kinds import wait_for_devices
+from opcost.devices.lock import Held, exclusive
+from opcost.devices.machine import hashed_uuid
 from opcost.devices.operating_point import applied
+from opcost.energy.meter import MeterUnavailable
+from opcost.energy.nvml import all_visible, device_uuids, visible_uuid
 from opcost.errors import OpcostError
 from opcost.power.monitor import Monitor
-from opcost.power.power_limit import held, name_of
 from opcost.power.windows import start
 from opcost.rows.quantities import ED2P, ENERGY, TIME
 from opcost.statistics import Estimate, energy_delay, least, mean
 from opcost.target import OperatingPoint
-from opcost.text import joules, table, with_interval
+from opcost.text import joules, table, watts, with_interval
 from opcost.text import seconds as seconds_text
 
 if TYPE_CHECKING:
@@ -29,6 +34,84 @@ _SETTLE_SHARE = 0.3
 """Before a window, the step runs for this share of its time: clocks and temperature settle."""
 
 Step = Callable[[], object]
+
+
+def power_limits() -> dict[str, PowerLimits | str]:
+    """The power limits of each visible GPU by name, such as `cuda:0`, or why they are unknown.
+    Raises OpcostError if NVML finds no GPU.
+    """
+    found: dict[str, PowerLimits | str] = {}
+    for number, uuid in enumerate(_uuids()):
+        try:
+            found[f"cuda:{number}"] = Gpu(hashed_uuid(uuid)).power_limits()
+        except OpcostError as error:
+            found[f"cuda:{number}"] = str(error)
+    return found
+
+
+def set_power_limit(watts: float, gpu: int | str = 0) -> float:
+    """Set the power limit of a GPU, in watts, until it is set again or the driver is unloaded.
+    Returns the previous limit in watts.
+
+    `gpu` is its CUDA index, or the beginning of its UUID. Waits for a study that measures on it.
+    Raises OpcostError for a limit outside the range that the GPU allows, without permission (root,
+    or the capability CAP_SYS_ADMIN), and if there is no such GPU.
+    """
+    if isinstance(watts, bool) or not isinstance(watts, int | float):
+        raise OpcostError(f"the power limit is {watts!r}: give a number of watts")
+    with _held(gpu, f"setting the power limit to {watts:g} W") as lock:
+        return _set(Gpu(lock.key), watts)
+
+
+def reset_power_limit(gpu: int | str = 0) -> float:
+    """Set the power limit of a GPU to its default. Returns the previous limit in watts.
+
+    Arguments and errors are those of `set_power_limit`.
+    """
+    with _held(gpu, "resetting the power limit") as lock:
+        known = Gpu(lock.key)
+        return _set(known, known.power_limits().default_w)
+
+
+def _set(gpu: Gpu, limit_w: float) -> float:
+    gpu.check(OperatingPoint(limit_w))
+    before_w = gpu.power_limit_w()
+    gpu.set_power_limit(limit_w)
+    return before_w
+
+
+@contextmanager
+def _held(gpu: int | str, purpose: str) -> Iterator[Held]:
+    """Hold the lock of a GPU, as jobs of a study do."""
+    with exclusive(hashed_uuid(_uuid_of(gpu)), purpose) as lock:
+        yield lock
+
+
+def name_of(gpu: int | str) -> str:
+    """The name of a GPU in targets and monitors, such as `cuda:0`. Raises OpcostError if there is
+    no such GPU.
+    """
+    return f"cuda:{_uuids().index(_uuid_of(gpu))}"
+
+
+def _uuid_of(gpu: int | str) -> str:
+    if isinstance(gpu, bool) or not isinstance(gpu, int | str) or str(gpu) == "":
+        raise OpcostError(f"gpu is {gpu!r}: give its number, such as 0, or its UUID")
+    with _known():
+        return visible_uuid(str(gpu), device_uuids(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def _uuids() -> list[str]:
+    with _known():
+        return all_visible(device_uuids(), os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+@contextmanager
+def _known() -> Iterator[None]:
+    try:
+        yield
+    except MeterUnavailable as error:
+        raise OpcostError(f"the power limit of a GPU is not known: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -71,11 +154,34 @@ class LimitSweep:
         """A row for each limit: watts, seconds, joules and J s², with the ends of intervals."""
         import pandas as pd
 
-        return pd.DataFrame([_row(point) for point in self.points])
+        rows = [
+            {
+                "limit_w": point.limit_w,
+                **TIME.columns(point.time),
+                **ENERGY.columns(point.energy),
+                "mean_power_w": point.mean_power_w,
+                **ED2P.columns(point.ed2p),
+                "steps": point.steps,
+                "flags": list(point.flags),
+                "reason": point.reason,
+            }
+            for point in self.points
+        ]
+        return pd.DataFrame(rows)
 
     def __str__(self) -> str:
         header = ("limit", "time/step", "energy/step", "mean power", "energy x time²")
-        lines = table(header, [_cells(point) for point in self.points])
+        cells = [
+            (
+                f"{point.limit_w:g} W",
+                with_interval(point.time, seconds_text),
+                with_interval(point.energy, joules),
+                "-" if point.mean_power_w is None else watts(point.mean_power_w),
+                with_interval(point.ed2p, ED2P.show),
+            )
+            for point in self.points
+        ]
+        lines = table(header, cells)
         reasons = {point.reason for point in self.points if point.reason is not None}
         lines += [f"no energy: {reason}" for reason in sorted(reasons)]
         if self.best is not None:
@@ -110,7 +216,7 @@ def sweep_limits(
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0.1:
         raise OpcostError(f"seconds is {seconds!r}: give a number of seconds, at least 0.1")
     name = name_of(gpu)
-    with held(gpu, "a sweep of power limits") as lock:
+    with _held(gpu, "a sweep of power limits") as lock:
         known = Gpu(lock.key)
         chosen = _evenly(known) if limits is None else _in_order(limits)
         for limit_w in chosen:
@@ -174,27 +280,3 @@ def _block_s(step: Step, count: int) -> float:
         step()
     wait_for_devices()
     return time.monotonic() - begun_s
-
-
-def _row(point: AtLimit) -> dict[str, Any]:
-    return {
-        "limit_w": point.limit_w,
-        **TIME.columns(point.time),
-        **ENERGY.columns(point.energy),
-        "mean_power_w": point.mean_power_w,
-        **ED2P.columns(point.ed2p),
-        "steps": point.steps,
-        "flags": list(point.flags),
-        "reason": point.reason,
-    }
-
-
-def _cells(point: AtLimit) -> Sequence[str]:
-    power_w, ed2p = point.mean_power_w, point.ed2p
-    return (
-        f"{point.limit_w:g} W",
-        with_interval(point.time, seconds_text),
-        with_interval(point.energy, joules),
-        "-" if power_w is None else f"{power_w:.4g} W",
-        with_interval(ed2p, ED2P.show),
-    )

@@ -1,0 +1,130 @@
+"""The energy of a device in a window, and in several windows together."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any, Self
+
+from opcost.power.attribution import MEMORY, PROCESSOR_TIME
+from opcost.rows.quantities import ENERGY
+from opcost.statistics import Estimate, correlated_sum, mean
+
+_NO_SHARE = {
+    PROCESSOR_TIME: "no processor time was counted in the window",
+    MEMORY: (
+        "its driver names no process that holds its memory: none computes on it, the driver does "
+        "not tell, or a container hides them (docker run --pid=host shows them)"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class DeviceEnergy:
+    """Joules of a device in a window with their 95 % interval, or None with the `reason`.
+
+    `changes` counts the sensor's changes in the
+    window. The interval excludes the error of the sensor's gain, `gain_uncertainty`. `overlap` says
+    which other meter includes this energy. `share` is attributed to the user, `by` processor time
+    or memory (attribution.py).
+    """
+
+    energy: Estimate | None
+    reason: str | None
+    time_s: float = 0.0
+    changes: int = 0
+    flags: tuple[str, ...] = ()
+    gain_uncertainty: float | None = None
+    overlap: str | None = None
+    share: float | None = None
+    by: str | None = None
+
+    @property
+    def mean_power_w(self) -> float | None:
+        """Watts, averaged over the window."""
+        return None if self.energy is None or not self.time_s else self.energy.value / self.time_s
+
+    @property
+    def share_reason(self) -> str | None:
+        """Why there is no `share`, and what to do; None if there is one."""
+        if self.share is not None:
+            return None
+        if self.by is None:
+            return self.reason or "no program is measured whose part it could be"
+        return _NO_SHARE[self.by]
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The values as JSON data, in joules, watts and seconds."""
+        return {
+            **ENERGY.columns(self.energy),
+            "reason": self.reason,
+            "time_s": self.time_s,
+            "mean_power_w": self.mean_power_w,
+            "changes": self.changes,
+            "gain_uncertainty": self.gain_uncertainty,
+            "flags": list(self.flags),
+        }
+
+    @classmethod
+    def read(cls, columns: Mapping[str, Any]) -> Self:
+        """The energy that `columns` describe."""
+        names = ("reason", "time_s", "changes", "gain_uncertainty")
+        known = {name: columns[name] for name in names}
+        return cls(ENERGY.read(columns), flags=tuple(columns["flags"]), **known)
+
+
+def total(parts: Sequence[DeviceEnergy], what: str = "windows") -> DeviceEnergy:
+    """The energy of several windows, or others (`what`), together.
+
+    Such windows usually begin and end at the same places of a program, where power rises and falls
+    in the same way: their errors are correlated, so limits add up.
+    """
+    reasons = [each.reason for each in parts if each.reason is not None]
+    energies = [each.energy for each in parts if each.energy is not None]
+    return replace(
+        parts[0],
+        energy=None if reasons else correlated_sum((1.0, each) for each in energies),
+        reason=_common(reasons, len(parts), what),
+        time_s=sum(each.time_s for each in parts),
+        changes=sum(each.changes for each in parts),
+        flags=tuple(dict.fromkeys(flag for each in parts for flag in each.flags)),
+        share=_share(parts),
+    )
+
+
+def mean_of_runs(runs: Sequence[DeviceEnergy]) -> DeviceEnergy:
+    """The mean energy of several runs; changes are counted over all of them. Its interval contains
+    Student's interval over the runs and the mean of their own intervals.
+    """
+    together, number = total(runs, "runs"), len(runs)
+    energy = together.energy
+    if energy is not None:
+        over_runs = mean([run.energy.value for run in runs if run.energy is not None])
+        lows = (over_runs.low, None if energy.low is None else energy.low / number)
+        highs = (over_runs.high, None if energy.high is None else energy.high / number)
+        low, high = min(_known(lows), default=None), max(_known(highs), default=None)
+        energy = Estimate(over_runs.value, low, high)
+    return replace(together, energy=energy, time_s=together.time_s / number)
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _common(reasons: Sequence[str], of: int, what: str) -> str | None:
+    """Why several parts have no energy together, or None if they have one."""
+    if not reasons:
+        return None
+    if len(reasons) == of and len(set(reasons)) == 1:
+        return reasons[0]
+    return f"{len(reasons)} of {of} {what} have no energy; the first of them: {reasons[0]}"
+
+
+def _share(parts: Sequence[DeviceEnergy]) -> float | None:
+    """The share over all parts, weighted by energy or else time; None if one is unknown."""
+    shares = _known(each.share for each in parts)
+    energies_j = [each.energy.value for each in parts if each.energy is not None]
+    if len(shares) < len(parts):
+        return None
+    known = len(energies_j) == len(parts)
+    return fmean(shares, energies_j if known else [each.time_s for each in parts])

@@ -1,0 +1,198 @@
+"""The files of recordings, their rows, and what is printed of them."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from opcost import power
+from opcost.commands import main
+from opcost.energy.sensor import Sensor
+from opcost.errors import OpcostError
+from opcost.power.attribution import MEMORY, PROCESSOR_TIME
+from opcost.power.energy import DeviceEnergy
+from opcost.power.recording import SAMPLE, VERSION, finish, recording_beside
+from opcost.power.text import as_document, as_text, rows_by_name, window_lines
+from opcost.statistics import Estimate
+
+from tests.opcost_measure import GPU
+
+SENSOR = Sensor(refresh_s=0.1, averaging_s=0.1, counter_refresh_s=0.1, gain_uncertainty=0.05)
+WATTS = 200.0
+SECOND = Estimate(1.0, None, None)
+TEN = Estimate(10.0, 9.0, 11.0)
+SHORT = "0.01 s are too short for the sensor"
+
+
+def recorded(output, windows, **about):
+    """The recording of a card that draws constant power for 20 s, with windows of those names."""
+    recording = recording_beside(output)
+    recording.folder.mkdir()
+    source = {"name": GPU, "sensor": vars(SENSOR), "reads_since_last": False}
+    known = {"sources": [source], "period_s": 0.02, "missing": {}, "labels": {}}
+    recording.begin({**known, **about})
+    samples = np.zeros(1000, SAMPLE)
+    for name in SAMPLE.names[2:]:
+        samples[name] = np.nan
+    samples["time_s"] = 5 + np.arange(len(samples)) * 0.02
+    samples["counter_j"] = np.floor(samples["time_s"] / 0.1 + 1e-9) * 0.1 * WATTS
+    cut = bytes(3 * SAMPLE.itemsize + 7)  # by a power failure
+    recording.samples_file.write_bytes(samples.tobytes() + cut)
+    for name, start_s, end_s in windows:
+        recording.note({"window": name, "start_s": start_s, "end_s": end_s})
+    return recording
+
+
+def printed(*arguments):
+    return CliRunner().invoke(main, ["windows", *map(str, arguments)]).output
+
+
+def test_a_recording_becomes_one_file_of_readings_and_windows(tmp_path):
+    output = tmp_path / "run.parquet"
+    windows = [("epoch", 8.0, 12.0), ("step", 9.0, 9.002), ("step", 13.0, 15.0)]
+    recording = recorded(output, windows, missing={"cpu": "no energy sensor"})
+    with recording.events_file.open("a") as events:
+        events.write('{"time_s": 9.5, "metrics": {"loss": 0.5, "time": NaN}}\n')
+    assert finish(recording, output) == 1000
+    assert [path.name for path in tmp_path.iterdir()] == ["run.parquet"]
+    table = pq.read_table(output)
+    assert table["device"].to_pylist()[0] == GPU
+    assert table["power_w"].null_count == table.num_rows == 1000
+    rows = power.read_windows(output)
+    assert [(row["window"], row["start_s"], row["end_s"]) for row in rows] == windows
+    energy = rows[0]["devices"][GPU].energy
+    assert energy.low <= 4 * WATTS <= energy.high
+    assert rows[0]["metrics"]["loss"] == 0.5
+    assert "too short" in rows[1]["devices"][GPU].reason
+    assert rows[2]["metrics"] == {}
+    said = " ".join(printed(output).split())
+    assert said.startswith("window windows time cuda:0 cpu loss time epoch 1 4.000 s 800")
+    assert "cpu: no energy in any window: no energy sensor." in said
+    assert "cuda:0: no energy in 'step': 1 of 2 windows have no energy; the first of them:" in said
+    assert said.count("The interval does not hold the error of the sensor's gain") == 1
+    for options in ([], ["--each"]):
+        known = json.loads(printed("--json", *options, output))
+        fields = {tuple(used) for row in known for used in row["devices"].values()}
+        assert len(fields) == 1
+        assert known[0]["metrics"] == {"loss": 0.5, "time": None}
+        assert known[0]["devices"]["cpu"]["reason"] == "no energy sensor"
+
+
+def test_what_a_killed_measurement_left_is_recovered_by_the_next_command(tmp_path):
+    output = tmp_path / "run.parquet"
+    recorded(output, [("epoch", 8.0, 12.0)])
+    with pytest.raises(OpcostError, match="exists: name another file"):
+        power.Monitor([GPU], output=output)
+    recorded(tmp_path / "other.parquet", [("epoch", 8.0, 12.0)], labels={"batch": "8"})
+    lines = printed(output, tmp_path / "other.parquet").splitlines()
+    assert lines[0].split() == ["recording", "batch", "window", "time", GPU]
+    assert [line.split()[1] for line in lines[1:3]] == ["-", "8"]
+
+
+def test_a_file_that_was_written_meanwhile_is_left_and_so_are_the_readings(tmp_path):
+    output = tmp_path / "run.parquet"
+    recording = recorded(output, [])
+    output.write_text("mine\n")
+    with pytest.raises(OpcostError, match="was written meanwhile; the readings stay in"):
+        finish(recording, output)
+    assert output.read_text() == "mine\n"
+    output.unlink()
+    assert len(power.read_windows(output)) == 1
+
+
+def test_a_folder_in_the_place_of_a_recording_is_not_touched(tmp_path):
+    folder = recording_beside(tmp_path / "run.parquet").folder
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("precious")
+    with pytest.raises(OpcostError, match="something else is there"):
+        power.Monitor([GPU], output=tmp_path / "run.parquet")
+    assert (folder / "thesis.txt").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("described", "message"),
+    [
+        (None, "is not a recording of opcost measure .another program wrote it"),
+        (["x"], "is not a recording of opcost measure"),
+        ({"version": VERSION + 1}, f"it is of version {VERSION + 1}, this opcost reads {VERSION}"),
+        ({"version": VERSION, "labels": {}}, "is not a recording"),
+    ],
+)
+def test_a_file_of_another_program_or_version_is_refused(described, message, tmp_path):
+    path = tmp_path / "run.parquet"
+    metadata = None if described is None else {b"opcost": json.dumps(described).encode()}
+    pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(metadata), path)
+    with pytest.raises(OpcostError, match=message):
+        power.read_windows(path)
+
+
+def row(name, start_s, energy=None, reason=None, **more):
+    used = DeviceEnergy(energy, reason, 1.0, 4, **more)
+    known = {"recording": "run.parquet", "labels": {}, "window": name, "metrics": {}}
+    known |= {"start_s": start_s, "end_s": start_s + 1, "time_s": 1.0}
+    return {**known, "devices": {GPU: used}}
+
+
+def by_name(*rows):
+    [found] = rows_by_name(rows)
+    return found, " ".join(" ".join(window_lines([found])).split())
+
+
+def test_the_total_of_a_name_has_the_limits_of_all_its_windows():
+    found, _ = by_name(row("step", 0, TEN), row("step", 2, TEN))
+    used = found["devices"][GPU]
+    assert (found["windows"], found["time_s"]) == (2, 2)
+    assert used.energy == Estimate(20.0, 18.0, 22.0)
+    assert (used.changes, used.mean_power_w) == (8, 10.0)
+
+
+def test_a_name_with_a_window_without_energy_has_no_total():
+    found, text = by_name(row("step", 0, TEN), row("step", 2, None, SHORT), row("step", 4, TEN))
+    assert found["devices"][GPU].energy is None
+    reason = f"1 of 3 windows have no energy; the first of them: {SHORT}"
+    assert found["devices"][GPU].reason == reason
+    assert f"{GPU}: no energy: {reason}." in text
+
+
+def test_windows_of_one_name_that_overlap_have_no_total():
+    found, text = by_name(row("step", 0, TEN), row("step", 0.5, TEN))
+    assert found["devices"][GPU].energy is None
+    assert f"{GPU}: no energy: the windows overlap" in text
+
+
+def test_reasons_that_differ_in_numbers_are_told_once_and_flags_with_their_windows():
+    rows = [
+        row("step", 0, None, SHORT),
+        row("update", 1, None, SHORT.replace("0.01", "0.02")),
+        row("epoch", 2, TEN, flags=("throttled",)),
+    ]
+    text = " ".join(" ".join(window_lines(rows)).split())
+    assert f"{GPU}: no energy in 'step', 'update', in the first of them: {SHORT}." in text
+    assert "in 'epoch'." in text
+    assert text.count("flagged throttled (") == 1
+
+
+def test_what_is_attributed_is_labelled_as_none_that_was_measured_and_null_has_a_reason():
+    used = {
+        "cpu": DeviceEnergy(TEN, None, 1.0, share=0.25, by=PROCESSOR_TIME),
+        "cpu:core": DeviceEnergy(TEN, None, 1.0, overlap="is contained in cpu: do not add the two"),
+        GPU: DeviceEnergy(TEN, None, 1.0, by=MEMORY),
+        "amd:0": DeviceEnergy(None, "no driver"),
+        "amd:1": DeviceEnergy(None, "no driver"),
+    }
+    text = " ".join(" ".join(as_text("run", SECOND, used)).split())
+    assert "cpu: the program had 25% of its busy processor time; by that share, 2.50 J" in text
+    assert "which is no measurement" in text
+    assert "cpu:core is contained in cpu: do not add the two." in text
+    assert "what part of it was the program's is unknown: its driver names no process" in text
+    assert "amd:0, amd:1: no energy: no driver." in text
+    found = as_document("run", SECOND, 1, used)["devices"]
+    assert (found["cpu"]["attributed_share"], found["cpu"]["attributed_by"]) == (
+        0.25,
+        PROCESSOR_TIME,
+    )
+    assert found["cpu"]["attributed_reason"] is None
+    assert found["amd:0"]["attributed_reason"] == "no driver"
+    assert "its driver names no process" in found[GPU]["attributed_reason"]
