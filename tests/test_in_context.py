@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from opcost.costs.caveats import caveats
 from opcost.costs.comparison import compare
 from opcost.costs.estimate import ModelEstimate
-from opcost.costs.explanation import OF_WHOLE
+from opcost.costs.explanation import END_TO_END_COLUMNS
 from opcost.costs.in_context import GROUPINGS, between_calls
 from opcost.costs.in_context_text import context_cells, difference_cells, tuple_cells
 from opcost.costs.terms import terms_of
@@ -193,7 +193,9 @@ def test_groups_are_known_no_better_than_the_whole_model_and_all_of_them_togethe
     parts = [found.in_context.in_context(each.numbers) for each in found.in_context.groups(kind)]
     total = found.in_context.operators
     assert sum(each.value for each in parts) == pytest.approx(total.value)
-    assert min(each.relative_half_width for each in parts) >= found.whole_time.relative_half_width
+    assert (
+        min(each.relative_half_width for each in parts) >= found.end_to_end_time.relative_half_width
+    )
     assert sum(each.half_width for each in parts) >= total.half_width * 0.999
 
 
@@ -218,7 +220,7 @@ def test_shares_of_the_sum_are_compared_with_those_in_the_running_model(model):
 
 def test_an_explanation_reads_all_that_times_in_place_need(model):
     columns = whole(model, 1e-3, 0.1)
-    read = {name: columns.get(name) for name in OF_WHOLE}
+    read = {name: columns.get(name) for name in END_TO_END_COLUMNS}
     both = [estimate(model, each).in_context.columns() for each in (columns, read)]
     assert both[0] == both[1]
 
@@ -231,7 +233,7 @@ def test_shares_are_not_compared_if_an_operator_was_not_measured_alone(model):
 def test_shares_of_runs_are_averaged(model):
     found = estimate(model, whole(model, 1e-3, 0.1), whole(model, 8e-3, 0.4))
     kernels = sum(count for _, count in model.kernels())
-    assert found.whole_time.value == pytest.approx(0.2)
+    assert found.end_to_end_time.value == pytest.approx(0.2)
     assert found.in_context.operators.value == pytest.approx((0.01 + 0.02) / 2 * 0.2 * kernels)
     assert found.in_context.operators.high > 8e-3 * kernels * 0.5
 
@@ -263,15 +265,15 @@ def test_runs_that_disagree_are_told_and_are_all_in_the_interval(model):
         "(16.4 ms, 8.19 ms, 7.03 ms, 6.66 ms; it counts as 8.91 ms)."
     ]
     assert compare(found)["end_to_end_flags"] == ["runs_disagree"]
-    assert (found.whole_time.low, found.whole_time.high) == (6.66e-3, 16.4e-3)
-    agreeing = estimate(model, *found.whole[1:], variation=0.05)
+    assert (found.end_to_end_time.low, found.end_to_end_time.high) == (6.66e-3, 16.4e-3)
+    agreeing = estimate(model, *found.end_to_end[1:], variation=0.05)
     for each in (agreeing, one_off(model, variation=0.2)):
         assert told(each) == compare(each)["end_to_end_flags"] == []
 
 
 def test_disturbed_runs_of_a_whole_model_are_left_out_if_others_are_not(model):
-    clean = one_off(model).whole[1:]
-    disturbed = {**one_off(model).whole[0], "flags": ["disturbed"]}
+    clean = one_off(model).end_to_end[1:]
+    disturbed = {**one_off(model).end_to_end[0], "flags": ["disturbed"]}
     found = estimate(model, disturbed, *clean, variation=0.05)
     expected, compared = compare(estimate(model, *clean, variation=0.05)), compare(found)
     for name in (*TIME.of("end_to_end").names, "in_context_time_s", "clocked_time_s"):
@@ -289,7 +291,7 @@ def test_disturbed_runs_of_a_whole_model_are_left_out_if_others_are_not(model):
 
 @pytest.mark.parametrize("flags", [["disturbed"], []])
 def test_runs_that_cannot_be_compared_are_not_told(model, flags):
-    first, *others = one_off(model).whole
+    first, *others = one_off(model).end_to_end
     odd = {**first, "flags": flags, "device_name": "another"}
     found = estimate(model, odd, *others, variation=0.05)
     assert compare(found)["end_to_end_time_s"] is None
@@ -297,7 +299,7 @@ def test_runs_that_cannot_be_compared_are_not_told(model, flags):
 
 
 def test_what_only_a_disturbed_run_has_is_taken_from_it(model):
-    first, *others = one_off(model).whole
+    first, *others = one_off(model).end_to_end
     energy = {"energy_j": 1.0, "energy_ci_low_j": 0.9, "energy_ci_high_j": 1.1}
     none = {**dict.fromkeys([*energy, *CALL_TIME.names]), "energy_reason": "simulated: no reading"}
     disturbed = {**first, **energy, "energy_reason": None, "flags": ["disturbed"]}
@@ -312,7 +314,7 @@ def test_a_common_speed_does_not_make_the_time_between_calls_uncertain(model):
     wholes = [whole(model, 0.9 * s / kernels, s) for s in (0.08, 0.1, 0.12)]
     found = estimate(model, *wholes, variation=0.02)
     between = between_calls(compare(found))
-    whole_s = found.whole_time
+    whole_s = found.end_to_end_time
     assert between.value == pytest.approx(0.1 * whole_s.value)
     assert 0.1 * whole_s.half_width < between.half_width < 0.3 * whole_s.half_width
 

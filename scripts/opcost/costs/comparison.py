@@ -77,9 +77,9 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
     """The comparison row of one model on one target; without its columns of the end-to-end
     measurement if there is none.
     """
-    columns, references = estimate_columns(estimate), estimate.whole
+    columns, references = estimate_columns(estimate), estimate.end_to_end
     time_reason, energy_reason = estimate.time_reason, estimate.energy_reason
-    measured, timed = estimate.measured_whole, estimate.timed_whole
+    measured, timed = estimate.end_to_end_rows, estimate.timed_rows
     rows = [*estimate.rows, *references]
     mixed = comparability.conflict(rows)
     columns["provenance_differences"] = comparability.provenance_differences(rows)
@@ -89,8 +89,8 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         time_reason = energy_reason = mixed
     if comparability.conflict(references) is not None:
         measured = timed = []
-    end_to_end_time = estimate.whole_time if measured else None
-    end_to_end_energy = estimate.whole_energy if measured else None
+    end_to_end_time = estimate.end_to_end_time if measured else None
+    end_to_end_energy = estimate.end_to_end_energy if measured else None
     if references and end_to_end_time is None and mixed is None:
         reference = references[0]
         failure = f"it was not measured end to end: {reference['status']}: {reference['error']}"
@@ -102,7 +102,7 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
         **TIME.of("end_to_end").columns(end_to_end_time),
         "end_to_end_measurements": len(timed) if references else None,
         "end_to_end_disagreeing_s": estimate.disagreeing_s if timed else [],
-        "end_to_end_disturbed_s": [row["time_s"] for row in estimate.disturbed_whole if timed],
+        "end_to_end_disturbed_s": [row["time_s"] for row in estimate.disturbed_rows if timed],
         "end_to_end_flags": _flags(timed, bool(estimate.disagreeing_s)),
         **_relative_error(TIME, estimate.time if known else None, end_to_end_time),
         "time_reason": time_reason,
@@ -115,7 +115,7 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
 
 
 def _flags(runs: Sequence[Row], disagree: bool) -> list[str]:
-    """The flags of a whole model: those of its runs, and whether these disagree."""
+    """The flags of a model end to end: those of its runs, and whether these disagree."""
     found = {flag for row in runs for flag in row["flags"] or ()}
     return sorted({*found, RUNS_DISAGREE} if disagree and runs else found)
 

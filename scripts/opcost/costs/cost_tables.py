@@ -125,7 +125,7 @@ def module_lines(branches: Sequence[Branch], model: str, title: str = "modules")
 def _measured_part(branch: Branch, known: bool) -> list[str]:
     """Time, share and energy; lower limits if an operator is not measured, dashes if none is.
 
-    Unless the cost of the whole model is `known`, shares are of what is measured.
+    Unless the cost of the model is `known`, shares are of what is measured.
     """
     if branch.is_unmeasured:
         return ["-", "-", "-"]

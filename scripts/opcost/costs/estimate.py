@@ -63,13 +63,13 @@ _OTHERS = "others than are known now; delete the row of the model to measure it 
 class ModelEstimate:
     """The sum over `terms`: a model's kernel-launching tuples, with their rows on one target.
 
-    `whole` are the measurements of the whole model on that target, if any, `of_target` the noise of
+    `end_to_end` are the runs of the model on that target, if any, `of_target` the noise of
     the target; by default that of the terms alone.
     """
 
     model: ModelTuples
     terms: Sequence[Term]
-    whole: Sequence[Row] = ()
+    end_to_end: Sequence[Row] = ()
     of_target: Noise | None = None
 
     @cached_property
@@ -95,7 +95,7 @@ class ModelEstimate:
     @cached_property
     def differing_calls(self) -> list[str] | None:
         """The calls by which the measured model differs from this one; None if unknown."""
-        known = [calls for row in self.whole if (calls := self._differing(row)) is not None]
+        known = [calls for row in self.end_to_end if (calls := self._differing(row)) is not None]
         return list(dict.fromkeys(itertools.chain(*known))) if known else None
 
     def _differing(self, row: Row) -> list[str] | None:
@@ -108,55 +108,55 @@ class ModelEstimate:
         return row["differing_calls"] or [_OTHERS]
 
     @cached_property
-    def whole_host(self) -> Estimate | None:
-        """Seconds in which the host launches the whole model, if measured under the same
+    def end_to_end_host(self) -> Estimate | None:
+        """Seconds in which the host launches the model, if measured under the same
         conditions.
         """
-        if comparability.conflict([*self.rows, *self.whole]) is not None:
+        if comparability.conflict([*self.rows, *self.end_to_end]) is not None:
             return None
-        return combined_value(self.measured_whole, HOST_TIME, self.noise.variations[HOST_TIME])
+        return combined_value(self.end_to_end_rows, HOST_TIME, self.noise.variations[HOST_TIME])
 
     @property
     def end_to_end_variation(self) -> Variation:
-        """The run-to-run variation of the whole model: a device that waits for its host varies as
+        """The run-to-run variation end to end: a device that waits for its host varies as
         the host does.
         """
         waits = self.iteration is not None and self.iteration.idle.value > 0
         return self.noise.variations[HOST_TIME if waits else TIME]
 
     @cached_property
-    def whole_time(self) -> Estimate | None:
-        """Seconds of the whole model, from its runs."""
-        return combined_value(self.measured_whole, TIME, self.end_to_end_variation)
+    def end_to_end_time(self) -> Estimate | None:
+        """Seconds end to end, from its runs."""
+        return combined_value(self.end_to_end_rows, TIME, self.end_to_end_variation)
 
     @cached_property
     def disagreeing_s(self) -> Sequence[float]:
-        """Seconds of the runs of the whole model, if they disagree; else empty."""
-        runs = runs_of(self.timed_whole, TIME)
+        """Seconds of the runs end to end, if they disagree; else empty."""
+        runs = runs_of(self.timed_rows, TIME)
         return runs.values if runs and disagree(runs, self.end_to_end_variation) else ()
 
     @cached_property
-    def disturbed_whole(self) -> list[Row]:
-        """The runs that the time of the whole model leaves out: disturbed, and others are not."""
-        return [row for row in self._known_whole(TIME) if row not in self.timed_whole]
+    def disturbed_rows(self) -> list[Row]:
+        """The runs that the end-to-end time leaves out: disturbed, and others are not."""
+        return [row for row in self._with_value(TIME) if row not in self.timed_rows]
 
     @cached_property
-    def whole_energy(self) -> Estimate | None:
-        """Gross joules of the whole model, from its runs."""
-        return combined_value(self.measured_whole, ENERGY, self.noise.variations[ENERGY])
+    def end_to_end_energy(self) -> Estimate | None:
+        """Gross joules end to end, from its runs."""
+        return combined_value(self.end_to_end_rows, ENERGY, self.noise.variations[ENERGY])
 
     @cached_property
-    def measured_whole(self) -> list[Row]:
-        """The runs of the whole model that did not fail."""
-        return [row for row in distinct(self.whole) if row["status"] == "ok"]
+    def end_to_end_rows(self) -> list[Row]:
+        """The end-to-end runs that did not fail."""
+        return [row for row in distinct(self.end_to_end) if row["status"] == "ok"]
 
     @cached_property
-    def timed_whole(self) -> Sequence[Row]:
-        """The runs that the time of the whole model combines."""
-        return undisturbed(self._known_whole(TIME))
+    def timed_rows(self) -> Sequence[Row]:
+        """The runs that the end-to-end time combines."""
+        return undisturbed(self._with_value(TIME))
 
-    def _known_whole(self, quantity: Quantity) -> list[Row]:
-        return [row for row in self.measured_whole if row[quantity.value] is not None]
+    def _with_value(self, quantity: Quantity) -> list[Row]:
+        return [row for row in self.end_to_end_rows if row[quantity.value] is not None]
 
     @cached_property
     def conflict(self) -> str | None:
@@ -235,7 +235,7 @@ class ModelEstimate:
         """An iteration on a device whose host runs ahead; None on others, and without a time."""
         if self.time_reason is not None or not runs_ahead(self.rows):
             return None
-        return iteration_of(self.model, self.terms, self.noise, self.whole_host)
+        return iteration_of(self.model, self.terms, self.noise, self.end_to_end_host)
 
     @cached_property
     def overhead(self) -> dict[str, tuple[float, Estimate]]:

@@ -13,8 +13,8 @@ from opcost.rows import comparability
 from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import ENERGY, HOST_TIME, TIME
 
-_WHOLE_HOST = HOST_TIME.of("end_to_end").value
-_OF_HOST = (HOST_TIME.value, _WHOLE_HOST, "idle_time_s", "host_bound_share")
+_END_TO_END_HOST = HOST_TIME.of("end_to_end").value
+_OF_HOST = (HOST_TIME.value, _END_TO_END_HOST, "idle_time_s", "host_bound_share")
 PARTS = (
     *("operators_time_s", "overhead_time_s", "partial_time_s", *_OF_HOST),
     *(name for phase in COMPARED_PHASES for name in TIME.of(f"estimate_{phase}").names),
@@ -102,7 +102,7 @@ def _host_columns(estimate: ModelEstimate) -> dict[str, float | None]:
     idle_s = estimate.iteration.idle.value
     return {
         HOST_TIME.value: estimate.iteration.host_s,
-        _WHOLE_HOST: estimate.whole_host.value if estimate.whole_host else None,
+        _END_TO_END_HOST: estimate.end_to_end_host.value if estimate.end_to_end_host else None,
         "idle_time_s": idle_s,
         "host_bound_share": idle_s / estimate.iteration.time.value,
     }

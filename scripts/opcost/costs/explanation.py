@@ -30,7 +30,7 @@ from opcost.studies import folder_named
 from opcost.tuples.model_tuples import ModelTuples, calls_hash, check_extracted
 from opcost.tuples.traces import extracted_as
 
-OF_WHOLE = tuple(
+END_TO_END_COLUMNS = tuple(
     dict.fromkeys(
         [
             *ANSWER,
@@ -44,7 +44,7 @@ OF_WHOLE = tuple(
         ]
     )
 )
-"""The columns of rows of whole models that an estimate reads."""
+"""The columns of end-to-end rows that an estimate reads."""
 
 _OF_OPERATORS = (*OPERATOR_COLUMNS, "conditions_id", "measured_at")
 
@@ -110,19 +110,22 @@ class Explanation:
         return max(times).strftime("%Y-%m-%d") if times else None
 
     @cached_property
-    def whole_conflict(self) -> str | None:
-        """Why measurements of the whole model must not be compared with the estimate, if any."""
-        return comparability.conflict([*self.estimate.rows, *self.estimate.whole])
+    def end_to_end_conflict(self) -> str | None:
+        """Why the end-to-end measurements must not be compared with the estimate, if any."""
+        return comparability.conflict([*self.estimate.rows, *self.estimate.end_to_end])
 
     @cached_property
     def compared(self) -> dict[str, Any]:
         """The row of the comparison, with the end-to-end measurement if one is comparable."""
-        of_model, known = self.estimate, self.estimate.measured_whole and not self.whole_conflict
+        of_model, known = (
+            self.estimate,
+            self.estimate.end_to_end_rows and not self.end_to_end_conflict,
+        )
         return {
             "model": of_model.model.model,
             "target": self.target,
-            **compare(of_model if known else replace(of_model, whole=())),
-            RUNS: [row[TIME.value] for row in of_model.timed_whole] if known else [],
+            **compare(of_model if known else replace(of_model, end_to_end=())),
+            RUNS: [row[TIME.value] for row in of_model.timed_rows] if known else [],
         }
 
     def operators(self) -> list[dict[str, Any]]:
@@ -215,10 +218,10 @@ def _explanation(
 ) -> Explanation:
     here = model if conditions_id else _there(model, target, path.parent)
     rows = _rows(table, target, conditions_id, here)
-    whole = [] if conditions_id else _whole(model, target, path.parent)
+    runs = [] if conditions_id else _end_to_end(model, target, path.parent)
     ratios = read_ratios(path).get(conditions_id or target, ())
     noise = noise_of(rows_of(table, target, conditions_id), ratios)
-    estimate = ModelEstimate(here, terms_of(here, rows, set()), whole, noise)
+    estimate = ModelEstimate(here, terms_of(here, rows, set()), runs, noise)
     return Explanation(path, target, conditions_id, estimate)
 
 
@@ -303,15 +306,15 @@ def _there(model: ModelTuples, target: str, results: Path) -> ModelTuples:
     return there if there and there.device_name else model
 
 
-def _whole(model: ModelTuples, target: str, results: Path) -> list[Row]:
-    """The measurements of the whole model in the results folder of a study's database, if any."""
+def _end_to_end(model: ModelTuples, target: str, results: Path) -> list[Row]:
+    """The end-to-end measurements in the results folder of a study's database, if any."""
     if model.definition is None:
         return []
     name = definition_address(model.definition)
     return [
         row
         for path in runs_of_subject(folder_named(target, results), MODELS, name)
-        for row in records.read(path, schemas.MODEL, OF_WHOLE).to_pylist()
+        for row in records.read(path, schemas.MODEL, END_TO_END_COLUMNS).to_pylist()
     ]
 
 

@@ -277,10 +277,9 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
             notes.append(f"No time on {each.target}: {each.estimate.time_reason}.")
         elif row[TIME.of("end_to_end").value] is not None:
             notes.append(f"Trust in the breakdown on {each.target}: {trust_in_all(row)}.")
-        if each.whole_conflict and not each.estimate.conflict:
-            notes.append(
-                f"The end-to-end measurement on {each.target} is left out: {each.whole_conflict}."
-            )
+        if each.end_to_end_conflict and not each.estimate.conflict:
+            why = each.end_to_end_conflict
+            notes.append(f"The end-to-end measurement on {each.target} is left out: {why}.")
         missing += missing_lines(each.target, each.missing, len(each.estimate.terms), _MISSING)
     estimated = [row for row in rows if _cost_of(row) == "estimate"]
     if estimated:

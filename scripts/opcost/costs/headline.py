@@ -9,19 +9,19 @@ from opcost.statistics import Estimate, weighted_sum
 from opcost.text import digits, is_too_noisy, significant, with_interval
 
 ESTIMATED = " (estimate)"
-"""Follows an estimate where the whole model was not measured."""
+"""Follows an estimate where the model was not measured end to end."""
 RUNS = "end_to_end_runs_s"
-"""Not a column: seconds of each run of the whole model that counts, where they are known."""
+"""Not a column: seconds of each end-to-end run that counts, where they are known."""
 
 _NOTHING = "-"
 
 
 @dataclass(frozen=True)
 class Headline:
-    """A model's cost of an iteration: of the measured whole model, or else the estimate.
+    """A model's cost of an iteration: measured end to end, or else the estimate.
 
-    It is said to be an estimate where the whole should have been measured. `batch_size` is None if
-    unknown; `runs` are what each run of the whole found, if known.
+    It is said to be an estimate where it should have been measured. `batch_size` is None if
+    unknown; `runs` are what each end-to-end run found, if known.
     """
 
     time: Estimate | None

@@ -68,7 +68,7 @@ class InContextTimes:
         ids = list(self._model.by_id)
         self._ids = [ids[call.position] for call in self._model.calls]
         self._kernels = {term.record.operator_tuple.tuple_id for term in estimate.terms}
-        measured = estimate.measured_whole
+        measured = estimate.end_to_end_rows
         timed = [row for row in measured if row[CALL_TIME.value]]
         known = [(row, found) for row in undisturbed(timed) if len(found := self._by_call(row))]
         self._clocked = [row["clocked_time_s"] / row[TIME.value] for row, _ in known]
@@ -105,7 +105,7 @@ class InContextTimes:
     @cached_property
     def by_call_s(self) -> list[float]:
         """Seconds of each of the model's calls, views included; empty if unknown."""
-        end_to_end = self._estimate.whole_time
+        end_to_end = self._estimate.end_to_end_time
         if end_to_end is None or not self._shares:
             return []
         found: list[float] = (np.mean(self._shares, axis=0)[:, 0] * end_to_end.value).tolist()
@@ -119,14 +119,14 @@ class InContextTimes:
     @cached_property
     def _between_s(self) -> float | None:
         """Seconds of the end-to-end time between the operators' calls."""
-        end_to_end = self._estimate.whole_time
+        end_to_end = self._estimate.end_to_end_time
         if self.operators is None or end_to_end is None:
             return None
         return end_to_end.value - self.operators.value
 
     def in_context(self, numbers: Sequence[int]) -> Estimate | None:
         """Seconds of these calls inside the running model; None if unknown."""
-        end_to_end = self._estimate.whole_time
+        end_to_end = self._estimate.end_to_end_time
         if not self._shares or end_to_end is None:
             return None
         return statistics.product(self._share(numbers), end_to_end)
@@ -198,7 +198,7 @@ class InContextTimes:
         the estimate and end to end; None if one of them is unknown.
         """
         total, between_s = self._estimate.summed_time, self._between_s
-        end_to_end, isolated = self._estimate.whole_time, self.isolated(self.launching)
+        end_to_end, isolated = self._estimate.end_to_end_time, self.isolated(self.launching)
         if total is None or end_to_end is None or between_s is None or isolated is None:
             return None
         pairs = [(between_s, total.value - isolated.value)]
@@ -210,7 +210,7 @@ class InContextTimes:
 
     def columns(self) -> dict[str, Any]:
         """The columns of the comparison."""
-        end_to_end, clocked_s = self._estimate.whole_time, None
+        end_to_end, clocked_s = self._estimate.end_to_end_time, None
         if self._clocked and end_to_end:  # the clock slows each run alike
             clocked_s = fmean(self._clocked) * end_to_end.value
         return {

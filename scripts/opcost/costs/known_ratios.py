@@ -48,31 +48,33 @@ def _ratio(
     """The ratio of a model, as if it had never been measured end to end."""
     folder = folder_of(paths[0])
     read = {path: row for path in paths for row in end_to_end_rows(path, damages.remedy(path))}
-    wholes = list(damages.once(read).values())
-    if not wholes:
+    runs = list(damages.once(read).values())
+    if not runs:
         return None
-    definition = ModelDefinition.from_json(wholes[0]["definition_json"])
-    model = extracted_as(definition, wholes[0]["torch_version"], folder)
+    definition = ModelDefinition.from_json(runs[0]["definition_json"])
+    model = extracted_as(definition, runs[0]["torch_version"], folder)
     if model is None or (model.definition is not None and model.definition.layer is not None):
         return None
-    wholes = [row for row in wholes if not _OTHER_CALLS & {*(row["flags"] or ())}]
+    runs = [row for row in runs if not _OTHER_CALLS & {*(row["flags"] or ())}]
     terms = terms_of(model, rows, set())
     estimate = ModelEstimate(model, terms, (), noise)
-    whole = ModelEstimate(model, terms, wholes, noise)
-    if comparability.conflict([*estimate.rows, *wholes]) is not None or _is_of_the_host(whole):
+    measured = ModelEstimate(model, terms, runs, noise)
+    if comparability.conflict([*estimate.rows, *runs]) is not None or _is_of_the_host(measured):
         return None
     return ModelRatio(
         model_of(paths[0]),
         model.trains,
-        _log_ratio(estimate.summed_time, whole.whole_time),
-        _log_ratio(estimate.summed_energy, whole.whole_energy),
+        _log_ratio(estimate.summed_time, measured.end_to_end_time),
+        _log_ratio(estimate.summed_energy, measured.end_to_end_energy),
     )
 
 
-def _is_of_the_host(whole: ModelEstimate) -> bool:
-    found = whole.iteration
+def _is_of_the_host(measured: ModelEstimate) -> bool:
+    found = measured.iteration
     return found is not None and found.idle.value > _MOSTLY * found.time.value
 
 
-def _log_ratio(estimate: Estimate | None, whole: Estimate | None) -> float | None:
-    return None if estimate is None or whole is None else math.log(estimate.value / whole.value)
+def _log_ratio(estimate: Estimate | None, measured: Estimate | None) -> float | None:
+    return (
+        None if estimate is None or measured is None else math.log(estimate.value / measured.value)
+    )

@@ -26,7 +26,7 @@ def phase_columns(estimate: ModelEstimate) -> dict[str, Any]:
         if estimate.model.trains:
             estimated = _estimate_of(estimate, phase)
             measured = combined_value(
-                estimate.measured_whole, PHASE_TIMES[phase], estimate.end_to_end_variation
+                estimate.end_to_end_rows, PHASE_TIMES[phase], estimate.end_to_end_variation
             )
         columns |= TIME.of(f"{_ESTIMATE}_{phase}").columns(estimated)
         columns |= TIME.of(f"{_END_TO_END}_{phase}").columns(measured)

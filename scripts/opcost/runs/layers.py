@@ -117,15 +117,15 @@ def _costs(
 ) -> dict[str, str]:
     """The costs of a layer that takes the time `inside` in so many calls inside the model."""
     time, energy = _end_to_end(row)
-    whole_time, whole_energy = _end_to_end(whole)
+    end_to_end_time, end_to_end_energy = _end_to_end(whole)
     all_energy = _times(calls, energy)
     return {
         "in context": with_interval(_times(calls and 1 / calls, inside), TIME.show),
-        "time share": _share(inside, whole_time),
+        "time share": _share(inside, end_to_end_time),
         "isolated": with_interval(time, TIME.show),
         "energy": with_interval(energy, ENERGY.show),
         "all calls": with_interval(all_energy, ENERGY.show),
-        "energy share": _share(all_energy, whole_energy),
+        "energy share": _share(all_energy, end_to_end_energy),
     }
 
 
