@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from opcost.terminal import has_descriptor_files
+from opcost.workers.server import offer_workers
 
 # The shell of each job copies its standard error into the log through one of these.
 if sys.platform == "linux" and not has_descriptor_files():
@@ -43,16 +44,20 @@ def workflow_commit():
 
 COMMIT = workflow_commit()
 
+# On a cluster, each job has a server on its node. That of a conda environment would need its Python.
+WARM = (
+    STUDY.workers == "warm"
+    and sys.platform == "linux"
+    and not CONDA
+    and (workflow.is_main_process or workflow.remote_exec)
+)
+
 # Parts that differ between runs are here and not in the text of rules, which would measure again.
 JOB = shlex.join(
     [
         "python" if CONDA else sys.executable,
         *("-P", "-m", "opcost.jobs"),
-        *(
-            ["--warm", str(os.getpid())]
-            if STUDY.workers == "warm" and sys.platform == "linux"
-            else []
-        ),
+        *(["--warm", offer_workers()] if WARM else []),
         *(["--commit", COMMIT] if COMMIT else []),
     ]
 )
