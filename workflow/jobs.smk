@@ -44,13 +44,9 @@ def workflow_commit():
 
 COMMIT = workflow_commit()
 
-# On a cluster, each job has a server on its node. That of a conda environment would need its Python.
-WARM = (
-    STUDY.workers == "warm"
-    and sys.platform == "linux"
-    and not CONDA
-    and (workflow.is_main_process or workflow.remote_exec)
-)
+# A job on a cluster reads this, too, and has a server on its node. One for a conda environment would
+# need the environment's Python.
+WARM = STUDY.workers == "warm" and sys.platform == "linux" and not CONDA
 
 # Parts that differ between runs are here and not in the text of rules, which would measure again.
 JOB = shlex.join(

@@ -39,11 +39,10 @@ def _ask(path: str, module: str, words: list[str]) -> int | None:
         "directory": os.getcwd(),
         "environment": dict(os.environ),
     }
-    message = json.dumps(request).encode()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
-        socket.send_fds(connection, [len(message).to_bytes(4)], [0, 1, 2])
-        connection.sendall(message)
+        socket.send_fds(connection, [b" "], [0, 1, 2])
+        connection.sendall(f"{json.dumps(request)}\n".encode())
         answer = connection.recv(64)
     if not answer:
         return None

@@ -140,14 +140,10 @@ class Server:
 
 
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    size, streams, _, _ = socket.recv_fds(connection, 4, 3)
-    message = b""
-    while len(message) < int.from_bytes(size):
-        part = connection.recv(int.from_bytes(size) - len(message))
-        if not part:
-            raise ValueError("the request ended early")
-        message += part
-    return json.loads(message), streams
+    """A request, which is a line of JSON, and its standard streams."""
+    _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+    with connection.makefile("rb") as lines:
+        return json.loads(lines.readline()), streams
 
 
 def _work(request: dict[str, Any], streams: list[int]) -> None:
