@@ -336,14 +336,6 @@ def test_braces_in_arguments_and_paths_of_models_are_no_wildcards(done):
     assert done.started() == []
 
 
-def test_a_configuration_that_explodes_is_refused_before_it_does(checkout):
-    levels = (f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 12))
-    (checkout.root / "config/config.yaml").write_text("\n".join(["a0: &a0 {b: 1}", *levels]))
-    completed = checkout.run("--dry-run")
-    assert completed.returncode != 0
-    assert "config.yaml holds more than 100000 values" in completed.stdout + completed.stderr
-
-
 def test_a_damaged_manifest_is_named_without_frames(done):
     [manifest] = done.root.glob("results/studies/*/operator_tuples.json")
     manifest.write_text("")
