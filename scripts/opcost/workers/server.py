@@ -40,6 +40,11 @@ _FOR_JOBS = (
     "opcost.planning.progress",
     "opcost.devices.device",
 )
+_OF_ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+"""Libraries read these when they are imported: as Snakemake sets them for a job of one thread. A
+measurement sets the threads of its target itself."""
 _LONGEST_FOLDER = 70
 """The path of a socket has at most 107 bytes."""
 _REQUEST_TIMEOUT_S = 5.0
@@ -68,6 +73,7 @@ def _start_for_first_job(listener: socket.socket) -> None:
     with listener:  # this process does not listen on when the server has ended
         server = subprocess.Popen(
             [sys.executable, "-m", "opcost.workers.server", str(number), str(run)],
+            env=os.environ | _OF_ONE_THREAD,
             cwd="/",  # imports nothing of the current folder
             stdin=subprocess.DEVNULL,
             pass_fds=[number],
