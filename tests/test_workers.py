@@ -188,7 +188,7 @@ def test_a_worker_dies_with_its_client(job, tmp_path):
         time.sleep(0.01)
 
 
-def test_a_job_whose_server_is_killed_and_all_later_jobs_do_without(job, started):
+def test_a_job_whose_server_is_killed_does_without_and_the_next_has_another(job, started):
     _, socket = started()
     body = """
     print(workers.kind, flush=True)
@@ -197,7 +197,7 @@ def test_a_job_whose_server_is_killed_and_all_later_jobs_do_without(job, started
         time.sleep(60)
     """
     assert result(job(body, socket=socket)) == (0, "warm\nplain\n", "")
-    assert result(job("print(workers.kind)", socket=socket)) == (0, "plain\n", "")
+    assert result(job("print(workers.kind)", socket=socket)) == (0, "warm\n", "")
 
 
 def test_without_its_run_a_job_does_its_work_itself(job, tmp_path):

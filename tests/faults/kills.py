@@ -112,7 +112,9 @@ def killed(study: Study, generation: int) -> Found:
 
 fault("3.1", "kill -9 a measurement", "a row with status crashed")(lambda study: killed(study, 2))
 fault("3.2", "kill -9 a job", "named, and repeated by the next run")(lambda study: killed(study, 1))
-fault("3.3", "kill -9 the server", "the jobs do without")(lambda study: killed(study, 0))
+fault("3.3", "kill -9 the server", "its jobs do without, the others have another")(
+    lambda study: killed(study, 0)
+)
 
 
 @fault("4.1", "kill -9 the group while tables are made, six times", "no torn file, and it resumes")

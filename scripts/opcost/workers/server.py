@@ -45,6 +45,7 @@ _OF_ONE_THREAD = dict.fromkeys(
 )
 """Libraries read these when they are imported: as Snakemake sets them for a job of one thread. A
 measurement sets the threads of its target itself."""
+_STARTS = 5
 _LONGEST_FOLDER = 70
 """The path of a socket has at most 107 bytes."""
 _REQUEST_TIMEOUT_S = 5.0
@@ -53,7 +54,7 @@ _REQUEST_TIMEOUT_S = 5.0
 def offer_workers() -> str:
     """The path of a socket for the jobs of this run, in a folder that only this user can enter.
 
-    The first job that connects starts the server, which is not started again.
+    The first job that connects starts the server.
     """
     usual = tempfile.gettempdir()
     where = usual if len(os.fsencode(usual)) < _LONGEST_FOLDER else "/tmp"
@@ -63,23 +64,26 @@ def offer_workers() -> str:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen(64)
-    threading.Thread(target=_start_for_first_job, args=[listener], daemon=True).start()
+    threading.Thread(target=_start_when_needed, args=[listener], daemon=True).start()
     return path
 
 
-def _start_for_first_job(listener: socket.socket) -> None:
-    select.select([listener], [], [])
+def _start_when_needed(listener: socket.socket) -> None:
+    """Start the server for the first job, and again for the next one if the server was killed."""
     number, run = listener.fileno(), os.getpid()
-    with listener:  # this process does not listen on when the server has ended
-        server = subprocess.Popen(
-            [sys.executable, "-m", "opcost.workers.server", str(number), str(run)],
-            env=os.environ | _OF_ONE_THREAD,
-            cwd="/",  # imports nothing of the current folder
-            stdin=subprocess.DEVNULL,
-            pass_fds=[number],
-            start_new_session=True,  # Ctrl-C ends the jobs, and the end of the run the server
-        )
-    server.wait()
+    with listener:  # no job waits for a server that cannot start
+        for _ in range(_STARTS):
+            select.select([listener], [], [])
+            server = subprocess.Popen(
+                [sys.executable, "-m", "opcost.workers.server", str(number), str(run)],
+                env=os.environ | _OF_ONE_THREAD,
+                cwd="/",  # imports nothing of the current folder
+                stdin=subprocess.DEVNULL,
+                pass_fds=[number],
+                start_new_session=True,  # Ctrl-C ends the jobs, and the end of the run the server
+            )
+            if server.wait() >= 0:
+                return
 
 
 class Server:
