@@ -2,16 +2,13 @@
 
 import math
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from opcost.costs.comparison import compare_study
 from opcost.costs.summary import details, first_screen
 from opcost.databases import model_ratios
 from opcost.noise import Variation
-from opcost.rows import comparability, records, schemas, versions
+from opcost.rows import comparability, records, schemas
 from opcost.rows.quantities import CALL_TIME, ENERGY, HOST_TIME, MEASURED
 from opcost.rows.runs import COLUMNS, ModelRatio, Noise, noise_of
-from opcost.rows.versions import Change
 from opcost.tuples.manifest import collect
 
 CONDITIONS = dict.fromkeys(comparability.COLUMNS) | {
@@ -161,20 +158,3 @@ def database(path, models, *targets, without=(), ratios=(), **changes):
     schema = schema.with_metadata(schema.metadata | model_ratios.metadata(of_targets))
     records.write(path, schema, rows)
     return path
-
-
-def as_version_1(path):
-    """Rewrite a file as schema version 1 would have written it, from what changed since."""
-    table = pq.read_table(path)
-    metadata = table.schema.metadata
-    record = metadata[b"opcost.record"].decode()
-    for number in sorted(versions.CHANGES, reverse=True):
-        change = versions.CHANGES[number].get(record, Change())
-        former = {now: then for then, now in change.renamed.items()}
-        table = table.drop_columns([*change.added])
-        table = table.rename_columns([former.get(name, name) for name in table.column_names])
-        for name in change.removed:
-            table = table.append_column(name, pa.array(["removed"] * len(table)))
-    table = table.replace_schema_metadata(metadata | {b"opcost.schema_version": b"1"})
-    pq.write_table(table, path)
-    return table

@@ -3,7 +3,6 @@
 import doctest
 import json
 import math
-import os
 import pydoc
 import subprocess
 import sys
@@ -115,7 +114,7 @@ def test_keyword_arguments_and_dicts_are_passed_on():
 def test_explanations_in_threads_are_those_of_one_thread_and_change_nothing_for_others():
     models = [nn.Sequential(*(nn.Linear(8, 8) for _ in range(size))) for size in (1, 5, 20)]
     asked = [(model, torch.ones(2, 8)) for model in models] + [("alexnet", ())]
-    before, over = (os._exit, threading.Thread.start), threading.Event()
+    before, over = threading.Thread.start, threading.Event()
     uninitialised = []
 
     def build_and_run():
@@ -143,7 +142,7 @@ def test_explanations_in_threads_are_those_of_one_thread_and_change_nothing_for_
     finally:
         over.set()
         other.join()
-    assert (os._exit, threading.Thread.start) == before
+    assert threading.Thread.start == before
     assert not any(uninitialised)
 
 

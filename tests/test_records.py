@@ -7,7 +7,6 @@ import json
 import statistics
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,13 +19,11 @@ from opcost.measuring.station import open_station
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
 from opcost.measuring.target_identity import TargetFiles
 from opcost.models.definition import InputSpec, ModelDefinition
-from opcost.rows import records, schemas, versions
+from opcost.rows import records, schemas
 from opcost.rows.flags import ABOVE_ROOF
-from opcost.rows.versions import Change
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 
-from tests.comparisons import as_version_1
 from tests.stations import station_of
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -268,104 +265,16 @@ def test_a_file_that_is_not_ours_is_refused_with_the_remedy(tmp_path, damage, me
     assert f"delete {path} and run again" in str(caught.value)
 
 
-def test_a_newer_file_asks_for_a_newer_opcost(tmp_path):
+@pytest.mark.parametrize("schema", [schemas.MODEL, schemas.COMPARISON])
+def test_a_file_of_another_version_is_named_as_such(tmp_path, schema):
     path = tmp_path / "row.parquet"
-    records.write(path, schemas.MODEL, [{"model": "net"}])
-    with_metadata(path, schema_version=versions.SCHEMA_VERSION + 1)
-    with pytest.raises(OpcostError, match=r"upgrade opcost if a newer one wrote it\."):
-        records.read(path, schemas.MODEL)
+    records.write(path, schema, [{"model": "net"}])
+    for version in (schemas.SCHEMA_VERSION - 1, schemas.SCHEMA_VERSION + 1):
+        with_metadata(path, schema_version=version)
+        with pytest.raises(OpcostError, match="another version of opcost or another program"):
+            records.read(path, schema)
 
 
-def test_a_column_is_null_in_rows_from_before_it(tmp_path, monkeypatch):
-    path = tmp_path / "row.parquet"
-    records.write(path, schemas.MODEL, [{"model": "net", "status": "error"}])
-    pq.write_table(pq.read_table(path).drop_columns(["calls_hash"]), path)
-    with pytest.raises(OpcostError, match="does not have the columns of its schema version"):
-        records.read(path, schemas.MODEL)
-    later = versions.SCHEMA_VERSION + 1
-    monkeypatch.setattr(versions, "CHANGES", {later: {"model": Change(added=["calls_hash"])}})
-    monkeypatch.setattr(versions, "SCHEMA_VERSION", later)
-    table = records.read(path, schemas.MODEL)
-    assert table.schema.equals(schemas.MODEL)
-    assert table["model"].to_pylist() == ["net"]
-    assert table["calls_hash"].null_count == 1
-    assert records.read(path, schemas.MODEL, ["calls_hash"]).num_rows == 1
-
-
-ROWS_OF_RUNS = {
-    "target": "local",
-    "status": "error",
-    "runs": 2,
-    "disturbed_runs": 1,
-    "run_round": [1, 3],
-    "run_blocks": [20, 10],
-    "run_time_s": [1e-3, 2e-3],
-    "run_power_error": [0.1, None],
-}
-
-
-@pytest.mark.parametrize("schema", [schemas.DATABASE, schemas.MERGED])
-@pytest.mark.parametrize("columns", [None, ["run_round", "target"], ["run_time_s"]])
-def test_a_column_of_version_1_has_its_present_name_and_one_that_was_removed_is_left_out(
-    tmp_path, schema, columns
-):
-    path = tmp_path / "database.parquet"
-    records.write(path, schema, [ROWS_OF_RUNS])
-    before = records.read(path, schema, columns)
-    names = as_version_1(path).column_names
-    assert {"executions", "execution_time_s", "time_scatter", "core_speed_per_s"} < {*names}
-    assert not {"runs", "run_time_s"} & {*names}
-    assert records.read(path, schema, columns).equals(before)
-
-
-@pytest.mark.parametrize("schema", [schemas.OPERATOR, schemas.MODEL])
-def test_the_speed_of_the_core_that_version_1_wrote_is_left_out(tmp_path, schema):
-    path = tmp_path / "row.parquet"
-    records.write(path, schema, [{"status": "error", "error": "none"}])
-    before = records.read(path, schema)
-    assert {"core_speed_per_s", "evicted_code_time_s"} <= {*as_version_1(path).column_names}
-    assert records.read(path, schema).equals(before)
-
-
-def test_a_table_of_another_version_that_is_made_from_measurements_is_made_again(tmp_path):
-    path = tmp_path / "comparison.parquet"
-    records.write(path, schemas.COMPARISON, [{"model": "net"}])
-    table = pq.read_table(path)
-    pq.write_table(table.drop_columns("end_to_end_time_s"), path)
-    with_metadata(path, schema_version=1)
-    with pytest.raises(
-        OpcostError, match=r"does not have the columns of its schema version 1.*again"
-    ):
-        records.read(path, schemas.COMPARISON)
-
-
-def test_files_that_version_1_wrote_are_read(tmp_path):
-    """Those of a study of that time, which are never written again."""
-    with tarfile.open(GOLDEN / "operating_points.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    paths = [*tmp_path.rglob("operators/*.parquet"), *tmp_path.rglob("models/*.parquet")]
-    assert {records.metadata(path)["opcost.schema_version"] for path in paths} == {"1"}
-    for path in paths:
-        schema = {"operators": schemas.OPERATOR, "models": schemas.MODEL}[path.parent.name]
-        table = records.read(path, schema)
-        assert table.schema.equals(schema)
-        assert table["status"].to_pylist() == ["ok"] * len(table) != []
-
-
-def test_the_names_of_one_version_are_not_those_of_another(tmp_path):
-    """A former name in a file of today, or a present one in a former file, is damage."""
-    path = tmp_path / "database.parquet"
-    records.write(path, schemas.DATABASE, [ROWS_OF_RUNS])
-    with_metadata(path, schema_version=1)
-    with pytest.raises(OpcostError, match="does not have the columns of its schema version 1"):
-        records.read(path, schemas.DATABASE)
-    as_version_1(path)
-    with_metadata(path, schema_version=2)
-    with pytest.raises(OpcostError, match="does not have the columns of its schema version 2"):
-        records.read(path, schemas.DATABASE)
-
-
-@pytest.mark.parametrize("version", [1, versions.SCHEMA_VERSION])
 @pytest.mark.parametrize(
     "change",
     [
@@ -376,11 +285,9 @@ def test_the_names_of_one_version_are_not_those_of_another(tmp_path):
     ],
     ids=["another column", "a column twice", "a column less", "another type"],
 )
-def test_a_file_with_other_columns_than_its_version_has_is_damaged(tmp_path, change, version):
+def test_a_file_with_other_columns_than_its_version_has_is_damaged(tmp_path, change):
     path = tmp_path / "row.parquet"
     records.write(path, schemas.MODEL, [{"model": "net"}])
-    table = as_version_1(path) if version == 1 else pq.read_table(path)
-    pq.write_table(change(table), path)
-    message = f"does not have the columns of its schema version {version}"
-    with pytest.raises(OpcostError, match=message):
+    pq.write_table(change(pq.read_table(path)), path)
+    with pytest.raises(OpcostError, match="does not have the columns of its schema version"):
         records.read(path, schemas.MODEL)

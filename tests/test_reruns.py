@@ -4,8 +4,6 @@ what not: what is measured stays, and what is something else is measured beside 
 
 import os
 import shutil
-import subprocess
-import sys
 import time
 
 import pyarrow.parquet as pq
@@ -14,7 +12,6 @@ import yaml
 from opcost.difference.databases import compare_databases
 
 from tests.checkout import MEASUREMENTS, configure, edit, stamps
-from tests.comparisons import as_version_1
 
 TABLES = ["compare", "database", "report"]
 
@@ -188,26 +185,3 @@ def test_tables_show_what_other_studies_measured_also_of_a_study_of_nothing(done
     comparison = pq.read_table(done.root / "results/comparison.parquet")
     assert comparison["model"].to_pylist() == ["tiny_cnn"]
     assert stamps(done) == before
-
-
-def test_results_of_the_former_layout_are_moved_by_the_command_that_a_run_names(done):
-    results, folder = done.root / "results", done.root / "results/local/operators"
-    done.folder.rename(results / "kept")
-    (results / "local").rmdir()
-    (results / "kept").rename(results / "local")
-    for path in (*results.glob("tuples/*.pkl"), *results.glob("local/models/*.parquet")):
-        path.rename(path.with_stem(path.stem.rpartition("-")[0]))
-    for path in folder.glob("*.parquet"):
-        table = as_version_1(path)
-        version = {b"opcost.schema_version": b"14"}
-        pq.write_table(table.replace_schema_metadata(table.schema.metadata | version), path)
-    shutil.rmtree(results / "studies")
-    completed = done.run()
-    assert completed.returncode != 0
-    assert "python -m opcost.move_results" in completed.stdout + completed.stderr
-    command = [sys.executable, "-m", "opcost.move_results"]
-    moved = subprocess.run(command, cwd=done.root, capture_output=True, text=True)
-    assert moved.stdout.startswith("8 measurements moved")
-    again = subprocess.run(command, cwd=done.root, capture_output=True, text=True)
-    assert again.stdout.startswith("Nothing to move: ")
-    assert done.started() == sorted(["collect", *TABLES])

@@ -90,19 +90,6 @@ def test_results_that_are_a_file_are_refused(tmp_path):
         check_results(results)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["device.json", "operators/1.parquet", "operators_2/1.parquet", "models_graph/m.parquet"],
-)
-def test_results_of_the_former_layout_are_refused(tmp_path, name):
-    path = tmp_path / "local" / name
-    path.parent.mkdir(parents=True)
-    check_results(tmp_path)
-    path.touch()
-    with pytest.raises(OpcostError, match=r"local is of an earlier opcost.*opcost\.move_results"):
-        check_results(tmp_path)
-
-
 def test_results_of_a_device_are_not_put_into_the_folder_of_another(tmp_path):
     folder = tmp_path / "local" / "cpu-1thread-torch2.15.0-01234567"
     refuse_other_device(folder, "cpu")

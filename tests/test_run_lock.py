@@ -74,41 +74,22 @@ def test_other_users_can_lock_the_file_whatever_the_umask(path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o666
 
 
-@pytest.mark.parametrize(
-    ("mode", "holder"), [(0o644, r"process 7 on node \(snakemake\)"), (0o600, "a run")]
-)
-def test_the_lock_of_another_user_is_not_to_be_deleted(path, monkeypatch, mode, holder):
-    path.parent.mkdir()
-    path.write_text("process 7 on node (snakemake)")
-    path.chmod(mode)
-    open_ = os.open
-
-    def as_another_user(name, flags, *mode_):
-        if flags & os.O_RDWR or not mode & stat.S_IROTH:
-            raise PermissionError(errno.EACCES, "Permission denied")
-        return open_(name, flags, *mode_)
+def test_the_lock_of_another_user_is_not_to_be_deleted(path, monkeypatch):
+    def as_another_user(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr("os.open", as_another_user)
-    with pytest.raises(OpcostError, match=f"{holder} of another user may be using") as refused:
+    with pytest.raises(OpcostError, match="a run of another user may be using") as refused:
         RunLock(path).hold("snakemake")
     assert "delete" not in str(refused.value)
 
 
-def hard_link(path):
-    other = path.with_name("precious")
-    other.write_text("process 1 of another program")
-    os.link(other, path)
-
-
-@pytest.mark.parametrize(
-    "make", [os.mkfifo, os.mkdir, lambda path: os.symlink("elsewhere", path), hard_link]
-)
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_what_is_no_file_of_a_lock_is_refused_at_once(path, make):
     path.parent.mkdir()
     make(path)
-    with pytest.raises(OpcostError, match=r"opcost.lock cannot be used .*: delete it"):
+    with pytest.raises(OpcostError, match=r"opcost.lock is not a file: move it away"):
         RunLock(path).hold("snakemake")
-    assert not path.is_file() or path.read_text() == "process 1 of another program"
 
 
 def test_failures_are_not_forgotten_while_a_run_holds_the_folder(tmp_path, monkeypatch, capsys):

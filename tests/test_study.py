@@ -22,10 +22,6 @@ from opcost.target import OperatingPoint
 
 CONFIG = {"models": ["net"], "targets": {"local": {"device": "cpu"}}}
 MODEL = {"model": "resnet18", "inputs": [{"shape": [1, 3, 64, 64]}]}
-BOMB = "a0: &a0 [1]\n" + "".join(
-    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 12)
-)
-"""YAML of some hundred bytes that stands for 10 to the 11 values."""
 
 
 @pytest.fixture
@@ -142,8 +138,11 @@ def test_the_shipped_configuration_is_valid():
         ({**CONFIG, "targets": {"local": {"device": "gpu"}}}, "targets.local.device: 'gpu'"),
         ({**CONFIG, "targets": {"local": {"device": "cpu", "threads": 0}}}, "threads: 0 is less"),
         ({**CONFIG, "targets": {"x": {"device": "cpu\n"}}}, r"'cpu\n' does not match"),
-        ({**CONFIG, "targets": {"x\n": {"device": "cpu"}}}, "printable characters only"),
-        ({**CONFIG, "targets": {True: {"device": "cpu"}}}, "has the key True: keys are strings"),
+        ({**CONFIG, "targets": {"x\n": {"device": "cpu"}}}, "keys are printable strings"),
+        (
+            {**CONFIG, "targets": {True: {"device": "cpu"}}},
+            "has the key True: keys are printable strings",
+        ),
         ({**CONFIG, "model_directory": "\0"}, "without null characters"),
         ({**CONFIG, "measurement": {"timeout_s": math.nan}}, "measurement.timeout_s is nan: only"),
         ({**CONFIG, "measurement": {"timeout_s": 10**400}}, "greater than the maximum of 604800"),
@@ -194,13 +193,7 @@ def test_a_wrong_configuration_is_explained(load, config, message):
         ({**MODEL, "inputs": [{"shape": [1, 0]}]}, "inputs.0.shape.1: 0 is less than the minimum"),
         ("model: [", "is not valid YAML"),
         (b"model: \xff", "is not UTF-8 text"),
-        ("&a [*a]", "nests values more than 20 levels deep"),
-        (BOMB, "holds more than 100000 values"),
-        (
-            BOMB.replace("[1]", "{b: 1}").replace("[", "{<<: [").replace("]", "]}"),
-            "holds more than",
-        ),
-        ("#" * 2_000_000, "has more than 500000 bytes"),
+        ("&a [*a]", "nests values too deep"),
         ("", "'inputs' is a required property"),
     ],
 )

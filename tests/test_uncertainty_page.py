@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from opcost.costs.answers import all_answers
 from opcost.costs.comparison import Tables
-from opcost.move_results import move_results
 from opcost.results_folder import ANSWERS, IN_CONTEXT
 from opcost.rows import records, schemas
 
@@ -25,7 +24,6 @@ def tables(tmp_path) -> Tables:
     with chdir(tmp_path):
         with tarfile.open(STUDY) as files:
             files.extractall(filter="data")
-        move_results()
         found = derived().tables
         records.write(ANSWERS, schemas.ANSWERS, all_answers(found))
         records.write(IN_CONTEXT, schemas.IN_CONTEXT, found.in_context)

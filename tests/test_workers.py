@@ -15,17 +15,55 @@ SCRIPTS = Path(__file__).parent.parent / "scripts"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Where this module's servers live; they end when it ends."""
-    path = tmp_path_factory.mktemp("workers")
-    yield path
-    subprocess.run(["pkill", "-f", f"opcost.workers.server {path}"], check=False)
+    """Where the modules of jobs lie."""
+    return tmp_path_factory.mktemp("jobs")
+
+
+@pytest.fixture(scope="module")
+def started(folder):
+    """Starts a run that offers workers: its process, which ends with the tests, and its socket."""
+    runs = []
+
+    def start(**variables):
+        code = (
+            "import sys; from opcost.workers.server import offer_workers\n"
+            "print(offer_workers(), flush=True); sys.stdin.read()"
+        )
+        run = subprocess.Popen(
+            [sys.executable, "-c", code],
+            env={**environment(folder), **variables},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        runs.append(run)
+        return run, run.stdout.readline().strip()
+
+    yield start
+    for run in runs:
+        run.communicate()
+
+
+@pytest.fixture(scope="module")
+def warm(started):
+    """The socket of a run."""
+    return started()[1]
+
+
+def environment(folder):
+    return {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": f"{folder}:{SCRIPTS}",
+        "TMPDIR": str(folder),
+    }
 
 
 @pytest.fixture
-def job(tmp_path, folder):
+def job(tmp_path, folder, warm):
     """Starts a module with that body of `main`, as a rule of the workflow does."""
 
-    def start(body, *arguments, workers="warm", **variables):
+    def start(body, *arguments, socket=warm, **variables):
         name = f"job_{len([*folder.glob('*.py')])}"
         body = textwrap.indent(textwrap.dedent(body).strip(), "    ")
         (folder / f"{name}.py").write_text(
@@ -33,16 +71,10 @@ def job(tmp_path, folder):
             f"from opcost.workers.client import run\n\n\ndef main(words):\n{body}\n\n\n"
             f"if __name__ == '__main__':\n    run({name!r}, main)\n"
         )
-        environment = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": f"{folder}:{SCRIPTS}",
-            "TMPDIR": str(folder),
-            **variables,
-        }
-        warm = ["--warm", str(os.getpid())] if workers == "warm" else []
+        words = ["--warm", socket] if socket else []
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", name, *warm, *arguments],
-            env=environment,
+            [sys.executable, "-P", "-m", name, *words, *arguments],
+            env={**environment(folder), **variables},
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -71,8 +103,8 @@ def is_alive(process_id):
         return False
 
 
-@pytest.mark.parametrize(("workers", "imported"), [("warm", "True"), ("plain", "False")])
-def test_a_script_does_the_same_in_a_worker_as_by_itself(job, workers, imported, tmp_path):
+@pytest.mark.parametrize("kind", ["warm", "plain"])
+def test_a_script_does_the_same_in_a_worker_as_by_itself(job, warm, kind, tmp_path):
     process = job(
         """
         print(workers.kind, "torch" in sys.modules)
@@ -82,12 +114,12 @@ def test_a_script_does_the_same_in_a_worker_as_by_itself(job, workers, imported,
         """,
         "one",
         "two words",
-        workers=workers,
+        socket=warm if kind == "warm" else None,
         GREETING="hello",
     )
     status, output, errors = result(process)
     assert status == 7
-    assert output == f"{workers} {imported}\n['one', 'two words'] {tmp_path} hello\n"
+    assert output == f"{kind} {kind == 'warm'}\n['one', 'two words'] {tmp_path} hello\n"
     assert errors == "a warning\n"
 
 
@@ -156,80 +188,52 @@ def test_a_worker_dies_with_its_client(job, tmp_path):
         time.sleep(0.01)
 
 
-def test_a_killed_server_is_replaced_and_the_job_done_again(job, tmp_path):
+def test_a_job_whose_server_is_killed_does_without_and_the_next_has_another(job, started):
+    _, socket = started()
     body = """
-    first = not Path("before").exists()
-    Path("before").touch()
-    if first:
+    print(workers.kind, flush=True)
+    if workers.kind == "warm":
         os.kill(os.getppid(), 9)
         time.sleep(60)
-    print("done")
     """
-    assert result(job(body)) == (0, "done\n", "")
+    assert result(job(body, socket=socket)) == (0, "warm\nplain\n", "")
+    assert result(job("print(workers.kind)", socket=socket)) == (0, "warm\n", "")
 
 
-def test_jobs_of_another_environment_have_another_server_which_dying_is_not_asked_again(
-    job, folder
-):
-    """A killed process drops its connections, but listens until its last thread has ended."""
-    here, same = (int(result(job("print(os.getppid())"))[1]) for _ in range(2))
-    kind = {"OMP_NUM_THREADS": "2"}
-    folder_before = set(folder.rglob("*.socket"))
-    killed = int(result(job("print(os.getppid())", **kind))[1])
-    assert here == same != killed
-    (path,) = set(folder.rglob("*.socket")) - folder_before
-    os.kill(killed, signal.SIGKILL)
-    dying = textwrap.dedent(
-        f"""
-        import os, socket, time
-        os.unlink({str(path)!r})
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind({str(path)!r})
-            listener.listen()
-            print(flush=True)
-            listener.accept()[0].close()
-            time.sleep(1)
-        """
+def test_without_its_run_a_job_does_its_work_itself(job, tmp_path):
+    process = job("print(workers.kind)", socket=str(tmp_path / "socket"))
+    assert result(process) == (0, "plain\n", "")
+
+
+def test_a_server_that_cannot_start_says_why_and_the_job_does_without(job, started, folder):
+    (folder / "broken").mkdir()
+    (folder / "broken" / "torch.py").write_text("raise ImportError('no torch in this place')")
+    run, socket = started(PYTHONPATH=f"{folder / 'broken'}:{SCRIPTS}")
+    assert result(job("print(workers.kind)", socket=socket)) == (0, "plain\n", "")
+    assert "no torch in this place" in result(run)[2]
+
+
+def test_a_server_ends_with_the_run_that_started_it_and_lets_jobs_finish(job, started, tmp_path):
+    run, socket = started()
+    process = job(
+        "Path('id').write_text(str(os.getppid()))\ntime.sleep(1)\nprint('done')", socket=socket
     )
-    with subprocess.Popen([sys.executable, "-c", dying], stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        assert result(job("print('done')", **kind)) == (0, "done\n", "")
-
-
-def test_a_job_that_kills_each_server_says_so(job):
-    status, _, errors = result(job("os.kill(os.getppid(), 9)\ntime.sleep(60)"))
-    assert status == 1
-    assert "no warm worker" in errors
-    assert "workers: plain" in errors
-
-
-def test_a_server_that_cannot_start_says_why(job, tmp_path, folder):
-    (tmp_path / "torch.py").write_text("raise ImportError('no torch in this place')")
-    path = f"{tmp_path}:{folder}:{SCRIPTS}"
-    status, _, errors = result(job("print('unreachable')", PYTHONPATH=path))
-    assert status == 1
-    assert "no torch in this place" in errors
-
-
-def server(socket, arguments):
-    code = (
-        "from pathlib import Path; from opcost.workers.server import Server; "
-        f"Server(Path({str(socket)!r})).serve({arguments})"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(SCRIPTS)}
-    return subprocess.Popen([sys.executable, "-c", code], env=environment)
-
-
-def test_an_idle_server_ends_itself(tmp_path):
-    assert server(tmp_path / "socket", "idle_s=0.2").wait(timeout=30) == 0
-    assert not (tmp_path / "socket").exists()
-
-
-def test_a_server_ends_with_the_run_that_it_serves(tmp_path):
-    run = subprocess.Popen(["sleep", "100"])
-    process = server(tmp_path / "socket", f"run={run.pid}")
-    wait_for(tmp_path / "socket")
-    assert process.poll() is None
+    wait_for(tmp_path / "id")
     run.kill()
-    run.wait()
-    assert process.wait(timeout=30) == 0
+    assert result(process) == (0, "done\n", "")
+    deadline = time.monotonic() + 10
+    server = int((tmp_path / "id").read_text())
+    while is_alive(server) or Path(socket).parent.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("length", [0, 100])
+def test_only_this_user_can_reach_a_server_wherever_temporary_files_lie(started, tmp_path, length):
+    (tmp_path / ("long" * (length // 4))).mkdir(exist_ok=True)
+    before = os.umask(0)
+    try:
+        _, socket = started(TMPDIR=str(tmp_path / ("long" * (length // 4))))
+    finally:
+        os.umask(before)
+    assert Path(socket).parent.stat().st_mode & 0o777 == 0o700

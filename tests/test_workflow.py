@@ -32,7 +32,7 @@ from opcost.planning.target_plan import plan_target
 from opcost.rows import records, schemas
 from opcost.rows.flags import CALLS_DIFFER, CALLS_VARY
 from opcost.rows.overhead_samples import overhead_columns, read_samples
-from opcost.rows.versions import SCHEMA_VERSION
+from opcost.rows.schemas import SCHEMA_VERSION
 from opcost.study import load_study
 from opcost.tuples.model_tuples import read_model_tuples
 
@@ -336,14 +336,6 @@ def test_braces_in_arguments_and_paths_of_models_are_no_wildcards(done):
     assert done.started() == []
 
 
-def test_a_configuration_that_explodes_is_refused_before_it_does(checkout):
-    levels = (f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 12))
-    (checkout.root / "config/config.yaml").write_text("\n".join(["a0: &a0 {b: 1}", *levels]))
-    completed = checkout.run("--dry-run")
-    assert completed.returncode != 0
-    assert "config.yaml holds more than 100000 values" in completed.stdout + completed.stderr
-
-
 def test_a_damaged_manifest_is_named_without_frames(done):
     [manifest] = done.root.glob("results/studies/*/operator_tuples.json")
     manifest.write_text("")
@@ -363,7 +355,7 @@ def test_a_results_file_of_another_schema_version_is_named(done):
     completed = done.run()
     assert completed.returncode != 0
     output = completed.stdout + completed.stderr
-    assert f"has opcost.schema_version 0; this opcost reads up to {SCHEMA_VERSION}" in output
+    assert f"has opcost.schema_version 0; this opcost reads {SCHEMA_VERSION}" in output
     assert f"delete {path.relative_to(done.root)} and run again" in output
 
 

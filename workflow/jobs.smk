@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from opcost.terminal import has_descriptor_files
+from opcost.workers.server import offer_workers
 
 # The shell of each job copies its standard error into the log through one of these.
 if sys.platform == "linux" and not has_descriptor_files():
@@ -43,16 +44,16 @@ def workflow_commit():
 
 COMMIT = workflow_commit()
 
+# A job on a cluster reads this, too, and has a server on its node. One for a conda environment would
+# need the environment's Python.
+WARM = STUDY.workers == "warm" and sys.platform == "linux" and not CONDA
+
 # Parts that differ between runs are here and not in the text of rules, which would measure again.
 JOB = shlex.join(
     [
         "python" if CONDA else sys.executable,
         *("-P", "-m", "opcost.jobs"),
-        *(
-            ["--warm", str(os.getpid())]
-            if STUDY.workers == "warm" and sys.platform == "linux"
-            else []
-        ),
+        *(["--warm", offer_workers()] if WARM else []),
         *(["--commit", COMMIT] if COMMIT else []),
     ]
 )

@@ -19,8 +19,6 @@ from typing import Any, NoReturn
 from opcost.errors import OpcostError, refusal
 
 _MAX_BYTES = 2**30
-_MAX_LEVELS = 50
-"""Nesting of lists and objects; opcost's own files have fewer than ten levels."""
 
 
 @contextmanager
@@ -191,37 +189,15 @@ def parse_json(text: str, source: object, remedy: str) -> dict[str, Any]:
     """
     try:
         document = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        json.dumps(document, ensure_ascii=False).encode()  # refuses invalid Unicode
     except RecursionError:
-        raise OpcostError(_too_deep(source, remedy)) from None
+        raise OpcostError(f"{source} nests lists or objects too deep: {remedy}") from None
     except ValueError as error:
         raise OpcostError(f"{source} is not valid JSON ({error}): {remedy}") from error
     if not isinstance(document, dict):
         found = {list: "a list", str: "a string", type(None): "null"}.get(type(document), "a value")
         raise OpcostError(f"{source} holds {found} where a JSON object is expected: {remedy}")
-    _check_nested(document, source, remedy)
     return document
-
-
-def _check_nested(document: Any, source: object, remedy: str) -> None:
-    """Raise OpcostError if the document is nested too deeply or holds invalid Unicode."""
-    level = [document]
-    for _ in range(_MAX_LEVELS):
-        objects = [value for value in level if isinstance(value, dict)]
-        lists = [value for value in level if isinstance(value, list)]
-        texts = [value for value in level if isinstance(value, str)]
-        try:
-            "".join([*texts, *(key for found in objects for key in found)]).encode()
-        except UnicodeEncodeError as error:
-            raise OpcostError(f"{source} holds a string of invalid Unicode: {remedy}") from error
-        level = [value for found in lists for value in found]
-        level += [value for found in objects for value in found.values()]
-        if not level:
-            return
-    raise OpcostError(_too_deep(source, remedy))
-
-
-def _too_deep(source: object, remedy: str) -> str:
-    return f"{source} nests lists or objects more than {_MAX_LEVELS} levels deep: {remedy}"
 
 
 def _refuse_constant(name: str) -> NoReturn:

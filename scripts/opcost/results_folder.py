@@ -99,29 +99,11 @@ def series_named(name: str) -> Series | None:
 
 
 def check_results(results: Path = RESULTS) -> None:
-    """Raise OpcostError if the results folder exists and is not a directory, or has the layout of
-    an earlier opcost.
-    """
+    """Raise OpcostError if the results folder exists and is not a directory."""
     if os.path.lexists(results) and not results.is_dir():
         raise OpcostError(
             f"{results} is no folder, but opcost writes to a folder of that name: move it away"
         )
-    for former in former_targets(results):
-        raise OpcostError(
-            f"{former} is of an earlier opcost, whose results have another layout. To move "
-            f"all of {results} to the present one, and measure nothing again: "
-            "python -m opcost.move_results"
-        )
-
-
-def former_targets(results: Path = RESULTS) -> list[Path]:
-    """The folders of targets in the layout of an earlier opcost, which had none of conditions."""
-    return sorted(
-        folder
-        for folder in results.glob("*/")
-        if folder.name not in RESERVED
-        and (device_file(folder).exists() or all_measurements(folder))
-    )
 
 
 def target_folder(target: str, conditions: str, results: Path = RESULTS) -> Path:

@@ -1,18 +1,15 @@
 """One run at a time in a results folder, by a lock that ends with its holder.
 
 Snakemake's own lock survives a kill, after which the next run needs --unlock: the profiles turn it
-off. Any user who can write to the folder can replace the lock file: only a regular file with one
-name is used, and its content is shown only if it has opcost's form.
+off.
 """
 
 import fcntl
 import os
 import re
 import socket
-import stat
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from opcost.errors import OpcostError
@@ -21,8 +18,6 @@ from opcost.results_folder import RESULTS
 LOCK = RESULTS / ".opcost.lock"
 """In the results folder itself, which the folders of several runs may link to."""
 
-_MODE = 0o666
-_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _SHOWN = 200
 
 
@@ -71,45 +66,19 @@ class RunLock:
 
     def _open(self) -> int:
         self._path.parent.mkdir(exist_ok=True)
-        try:
-            descriptor = self._open_or_create()
-        except PermissionError as error:
-            raise self._of_another_user(error) from None
-        except OSError as error:
-            raise self._unusable(os.strerror(error.errno or 0)) from None
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            reason = "a pipe or a device, not a file"
-        elif found.st_nlink > 1:
-            reason = "it has a second name, a hard link"
-        else:
-            return descriptor
-        os.close(descriptor)
-        raise self._unusable(reason)
-
-    def _open_or_create(self) -> int:
-        with suppress(FileNotFoundError):  # O_CREAT may refuse another user's file
-            return os.open(self._path, _FLAGS | os.O_RDWR)
+        if self._path.exists() and not self._path.is_file():
+            raise OpcostError(f"{self._path} is not a file: move it away, and run again")
         mask = os.umask(0)  # other users of the folder must be able to lock the file
         try:
-            return os.open(self._path, _FLAGS | os.O_RDWR | os.O_CREAT, _MODE)
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise OpcostError(
+                f"{self._path} cannot be opened ({error.strerror}): a run of another user may be "
+                "using this folder. Ask the file's owner whether it runs, or use a folder of your "
+                "own"
+            ) from None
         finally:
             os.umask(mask)
-
-    def _of_another_user(self, error: OSError) -> OpcostError:
-        holder = None
-        with suppress(OSError):
-            descriptor = os.open(self._path, _FLAGS | os.O_RDONLY)
-            holder = _holder(descriptor)
-            os.close(descriptor)
-        return OpcostError(
-            f"{self._path} cannot be opened ({error.strerror}): {holder or 'a run'} of another "
-            "user may be using this folder. Ask its owner whether it runs, or use a folder of "
-            "your own"
-        )
-
-    def _unusable(self, reason: str) -> OpcostError:
-        return OpcostError(f"{self._path} cannot be used ({reason}): delete it and run again")
 
 
 def _holder(descriptor: int) -> str | None:

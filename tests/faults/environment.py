@@ -88,15 +88,6 @@ def ascii_terminal(study: Study) -> Found:
     )
 
 
-@fault("48.2", "umask 000", "the folder of the workers is this user's alone")
-def open_umask(study: Study) -> Found:
-    measure_warm(study)
-    outcome = study.snakemake(umask=0)
-    folders = [path for path in study.temporary.glob("*workers*") if path.is_dir()]
-    modes = [oct(path.stat().st_mode & 0o777) for path in folders]
-    return works(outcome, wrong="" if set(modes) == {"0o700"} else f"modes {modes}")
-
-
 ROOT = os.geteuid() == 0
 
 

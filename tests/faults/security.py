@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.faults import rows
 from tests.faults.environment import measure_one
 from tests.faults.fault import BAD, BY_HAND, POOR, Found, fault
-from tests.faults.study import NOBODY, Study, wait_until
+from tests.faults.study import Study, wait_until
 from tests.faults.verdicts import held, refused
 
 UNTOUCHED = "refused; the victim's file is as it was"
@@ -107,31 +107,3 @@ def holder_with_escapes(study: Study) -> Found:
             wait_until(lambda: b"waiting" in log.read_bytes() or b"held by" in log.read_bytes(), 60)
     raw = b"\x1b[31m" in log.read_bytes() or b"\x07" in log.read_bytes()
     return held(not raw, "the terminal gets the escapes as they are, or not", POOR)
-
-
-def workers(study: Study) -> Path:
-    """The folder of this user's warm workers."""
-    measure_one(study)
-    study.configure(workers="warm")
-    study.snakemake()
-    [folder] = [path for path in study.temporary.glob("*workers*") if path.is_dir()]
-    return folder
-
-
-@fault("47.4", "the workers' folder is a link to a folder")
-def linked_workers(study: Study) -> Found:
-    folder = workers(study)
-    elsewhere = study.root / "elsewhere"
-    folder.rename(elsewhere)
-    folder.symlink_to(elsewhere)
-    measure_one(study)
-    return refused(study.snakemake(), "workers", accepted=POOR)
-
-
-@fault("48.1", "the workers' folder is another user's")
-def workers_of_another(study: Study) -> Found:
-    if os.geteuid() != 0:
-        return Found(BY_HAND, "needs two users: one makes the folder, the other measures")
-    os.chown(workers(study), NOBODY, NOBODY)
-    measure_one(study)
-    return refused(study.snakemake(), "workers", "TMPDIR|delete")

@@ -19,7 +19,6 @@ from pathlib import Path
 from opcost.costs.model_argument import find_steps, parse_input
 from opcost.databases.database import REFERENCE
 from opcost.models.variants import Options
-from opcost.move_results import move_results
 from opcost.tuples.extraction import extract_model_tuples
 
 from tests.golden.adapter import Line, of_database, of_difference, of_explanation, of_study
@@ -42,7 +41,6 @@ def numbers() -> Iterator[Line]:
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
             with tarfile.open(archive) as files:
                 files.extractall(filter="data")
-            move_results()
             yield from of_study(study)
     reference = {path.name.partition("_")[0]: path for path in sorted(REFERENCE.glob("*.parquet"))}
     for name, path in reference.items():

@@ -45,10 +45,7 @@ def serve(listener: socket.socket, life: int) -> None:
                 for stream in streams:
                     os.close(stream)
                 selector.register(os.pidfd_open(process), selectors.EVENT_READ, connection)
-                if request.get("session"):
-                    connection.sendall(b"0")
-                else:
-                    selector.register(connection, selectors.EVENT_READ, process)
+                selector.register(connection, selectors.EVENT_READ, process)
             elif isinstance(key.data, int):
                 selector.unregister(key.fileobj)
                 os.kill(key.data, signal.SIGKILL)
@@ -98,8 +95,6 @@ def _end(work) -> NoReturn:
 
 def _be(request, streams) -> None:
     """Do what a process of Python does that was started by the request's command."""
-    if request.get("session"):
-        os.setsid()
     moved = [fcntl.fcntl(stream, fcntl.F_DUPFD_CLOEXEC, _HIGH) for stream in streams]
     for stream in streams:
         os.close(stream)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from opcost.rows import columns, schemas, versions
+from opcost.rows import columns, schemas
 
 from docs.reference.generate.layout import Row, anchor, page, table
 
@@ -61,9 +61,8 @@ with a 95 % interval, whose limits are two more columns: for `time_s`, `time_ci_
 column has it. The [glossary](glossary.md) defines the terms.
 
 The metadata of each file name its record (`opcost.record`) and its schema version
-(`opcost.schema_version`), currently {versions.SCHEMA_VERSION}. opcost also reads files of earlier
-versions: renamed columns have their present names, and columns that a later version added are null.
-It refuses files of newer versions."""
+(`opcost.schema_version`), currently {schemas.SCHEMA_VERSION}. opcost refuses files of
+other versions."""
 
 DATABASE = "One row for each operator tuple and target."
 

@@ -42,7 +42,7 @@ from opcost.report.sweeps import sweeps
 from opcost.rows import schemas
 from opcost.rows.flags import FLAGS
 from opcost.rows.quantities import COMPARED, POWER, TIME, Quantity
-from opcost.rows.versions import SCHEMA_VERSION
+from opcost.rows.schemas import SCHEMA_VERSION
 
 _ABSOLUTE = 12  # more models than these are first shown in shares
 _SCRIPTS = ("icicle.js", "table.js", "page.js")  # one module: the last one starts

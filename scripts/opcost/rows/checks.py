@@ -4,7 +4,6 @@ Numbers are finite; a result is positive and lies in its interval; a failure has
 are not negative; settings agree with their JSON. Null is allowed where a value may be unknown.
 """
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -14,11 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from opcost.errors import OpcostError
-from opcost.rows.column import Role
-from opcost.rows.columns import MEASUREMENT, OVERHEAD, RUNS
+from opcost.rows.columns import OVERHEAD, RUNS
 from opcost.rows.comparability import settings_of
 from opcost.rows.quantities import (
     ENERGY,
@@ -59,22 +56,10 @@ _NEVER_NEGATIVE = re.compile(rf"(?!.*({_MAY_BE_NEGATIVE})).*_(s|w|mhz)|.*_run_sd
 refreshes of a window, and differences of counters, which a driver may reset."""
 
 _ROUNDING = 1e-9
-_SPEEDS = 3.0
-"""Schema version 1 converted times to another speed of the core than that of their runs."""
 _PRODUCT = 0.01
-"""Relative tolerance of energy = time x power, and of the median within the batches."""
-
+"""Relative tolerance of energy = time x power."""
 _OVERHEAD_S = (-1e5, 1e5)
 """Intervals of few samples may be wide."""
-_CONTROL = r"[\x00-\x1f\x7f-\x9f]"
-_ONE_LINE = {
-    column.name
-    for column in MEASUREMENT
-    if pa.types.is_string(column.type)
-    and column.role not in (Role.RESULT, Role.RAW)
-    and column.name != "conditions_json"
-}
-"""String columns without control characters, which could send commands to a terminal."""
 
 _IN_JSON = {
     "protocol_version": "protocol_version",
@@ -162,51 +147,31 @@ def problems(batch: pa.RecordBatch, record: str) -> Iterator[Problem]:
             yield from _outside_interval(quantity, known)
     if "status" in columns:
         yield from _inconsistent_status(columns)
-    yield from _inconsistent_batches(columns)
-    yield from _without_runs(columns)
-    yield from _unequal_lists(columns)
+    yield from _inconsistent_runs(columns)
     yield from _inconsistent_energy(columns)
-    yield from _unprintable(columns)
-    yield from _repeated_flags(columns)
     yield from _inconsistent_settings(columns)
     yield from _inconsistent_tuple(columns)
 
 
 def _not_finite(name: str, column: pa.Array) -> Iterator[Problem]:
     """NaN and infinity, also in lists."""
-    if pa.types.is_list(column.type) and pa.types.is_floating(column.type.value_type):
-        if not _finite_sum(column.flatten()):
-            lists = enumerate(column.to_pylist())
-            wrong = [n for n, values in lists if not np.isfinite(values or [0]).all()]
-            for position in wrong[:1]:
-                yield Problem(position, name, "a list with NaN or infinity", "finite numbers")
-    elif pa.types.is_floating(column.type) and not _finite_sum(column):
-        yield from _where(name, column, pc.invert(pc.is_finite(column)), "a finite number, or null")
-
-
-def _finite_sum(column: pa.Array) -> bool:
-    """Whether the sum, and therefore each value, is finite: faster than testing each value."""
-    return math.isfinite(pc.sum(column).as_py() or 0.0)
+    values = _values(column)
+    # The sum is finite only if each value is, and faster.
+    if pa.types.is_floating(values.type) and not math.isfinite(pc.sum(values).as_py() or 0.0):
+        wrong = pc.invert(pc.is_finite(values))
+        yield from _among(name, column, wrong, "a finite number, or null")
 
 
 def _out_of_range(name: str, column: pa.Array) -> Iterator[Problem]:
-    limits = _LIMITS.get(name)
-    if "_overhead_" in name and pa.types.is_floating(column.type):
+    limits, values = _LIMITS.get(name), _values(column)
+    if "_overhead_" in name and pa.types.is_floating(values.type):
         limits = _OVERHEAD_S
-    if limits is not None and pa.types.is_list(column.type):
+    if limits is not None:
         low, high = limits
-        each = column.flatten()
-        wrong = pc.or_(pc.less(each, low), pc.greater(each, high))
-        yield from _in_list(name, column, wrong, f"{low:g} to {high:g}, or null")
-    elif limits is not None:
-        low, high = limits
-        wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
-        yield from _where(name, column, wrong, f"{low:g} to {high:g}, or null")
-    elif pa.types.is_integer(column.type) or _NEVER_NEGATIVE.fullmatch(name):
-        if pa.types.is_list(column.type):
-            yield from _in_list(name, column, pc.less(column.flatten(), 0), "0 or more")
-        else:
-            yield from _where(name, column, pc.less(column, 0), "0 or more, or null")
+        wrong = pc.or_(pc.less(values, low), pc.greater(values, high))
+        yield from _among(name, column, wrong, f"{low:g} to {high:g}, or null")
+    elif pa.types.is_integer(values.type) or _NEVER_NEGATIVE.fullmatch(name):
+        yield from _among(name, column, pc.less(values, 0), "0 or more, or null")
 
 
 def _outside_interval(quantity: Quantity, columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
@@ -254,68 +219,21 @@ def _inconsistent_settings(columns: Mapping[str, pa.Array]) -> Iterator[Problem]
                 yield Problem(position, name, value, f"{stated!r}, as in conditions_json")
 
 
-def _inconsistent_batches(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
-    """The time is the median of some or all batches, so it lies within their range; in a database,
-    each run does, and the time lies among the runs.
-    """
-    batches = columns.get("block_time_s")
-    if batches is None or "time_s" not in columns:
-        return
-    if "block_undisturbed" in columns:
-        undisturbed = columns["block_undisturbed"]
-        wrong = pc.not_equal(pc.list_value_length(batches), pc.list_value_length(undisturbed))
-        yield from _where("block_undisturbed", undisturbed, wrong, "a value for each batch")
-    least, most = _range(batches)
-    least, most = least * (1 - _PRODUCT), most * (1 + _PRODUCT)
-    time_s, among = _numbers(columns["time_s"]), "block_time_s"
-    if TIME.runs in columns:
-        low, high = _range(columns[TIME.runs])
-        allowed = "values among those of block_time_s"
-        outside = (low < least) | (high > most)
-        yield from _where(TIME.runs, columns[TIME.runs], pa.array(outside), allowed)
-        least = np.where(np.isfinite(low), low / _SPEEDS, least)
-        most = np.where(np.isfinite(high), high * _SPEEDS, most)
-        among = f"{TIME.runs}, or block_time_s of one run"
-    outside = (time_s < least) | (time_s > most)
-    yield from _where("time_s", columns["time_s"], pa.array(outside), f"a value among {among}")
-
-
-def _without_runs(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
-    """A time that lists its runs has one."""
-    if TIME.runs in columns and "time_s" in columns:
-        runs = columns[TIME.runs]
-        least, _ = _range(runs)
-        listed = pc.and_(pc.is_valid(runs), pc.is_valid(columns["time_s"]))
-        wrong = pc.and_(listed, pa.array(np.isnan(least)))
-        yield from _where(TIME.runs, runs, wrong, "a value of at least one run")
-
-
-def _unequal_lists(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
-    """All lists over the runs of a row are equally long."""
+def _inconsistent_runs(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    """All lists over the runs of a row are equally long, and a time that lists its runs has one."""
     lengths = {
         name: pc.list_value_length(columns[name]) for name in _EQUALLY_LONG if name in columns
     }
     for name, each in lengths.items():
         wrong = pc.not_equal(each, pc.coalesce(*lengths.values()))
         yield from _where(name, columns[name], wrong, "a value for each run")
-
-
-def _range(lists: pa.Array) -> NDArray[np.float64]:
-    """The least and the most number of each list; NaN for one without numbers."""
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
-    found = np.full((2, len(lengths)), np.nan)
-    rows = np.flatnonzero(lengths)
-    if len(rows):
-        starts = np.cumsum(lengths[rows]) - lengths[rows]
-        values = _numbers(lists.flatten())
-        found[:, rows] = np.fmin.reduceat(values, starts), np.fmax.reduceat(values, starts)
-    return found
-
-
-def _numbers(column: pa.Array) -> NDArray[np.float64]:
-    """A column of numbers, with NaN for null."""
-    numbers: NDArray[np.float64] = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return numbers
+    if TIME.runs in columns and "time_s" in columns:
+        runs = columns[TIME.runs]
+        parents = pc.filter(pc.list_parent_indices(runs), pc.is_valid(runs.flatten()))
+        known = np.isin(np.arange(len(runs)), np.asarray(parents))
+        listed = pc.and_(pc.is_valid(runs), pc.is_valid(columns["time_s"]))
+        wrong = pc.and_(listed, pa.array(~known))
+        yield from _where(TIME.runs, runs, wrong, "a value of at least one run")
 
 
 def _inconsistent_energy(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
@@ -333,29 +251,6 @@ def _inconsistent_energy(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
         yield from _where("energy_j", energy, wrong, "time_s x power_w")
 
 
-def _unprintable(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
-    for name in _ONE_LINE & columns.keys():
-        found = pc.match_substring_regex(columns[name], _CONTROL)
-        yield from _where(name, columns[name], found, "text without control characters")
-    if "flags" in columns:
-        flags = columns["flags"].flatten()
-        if flags.null_count or pc.any(pc.match_substring_regex(flags, f"^$|{_CONTROL}")).as_py():
-            yield Problem(0, "flags", "a flag that is null or unprintable", "names of flags")
-
-
-def _repeated_flags(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
-    """A flag that a row has twice would be counted twice."""
-    if "flags" not in columns:
-        return
-    rows = np.asarray(pc.list_parent_indices(columns["flags"]))
-    names = columns["flags"].flatten().dictionary_encode()
-    numbers = np.asarray(names.indices.fill_null(-1))
-    _, first = np.unique(rows * (len(names.dictionary) + 1) + numbers, return_index=True)
-    for position in np.delete(rows, first)[:1]:
-        found = columns["flags"][int(position)].as_py()
-        yield Problem(int(position), "flags", found, "each flag once")
-
-
 def _inconsistent_tuple(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
     if "tuple_id" not in columns or "canonical_json" not in columns:
         return
@@ -365,25 +260,24 @@ def _inconsistent_tuple(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
         if text is not None and tuple_id != id_of(text):
             yield Problem(position, "tuple_id", tuple_id, "the id of the row's canonical_json")
             return
-    if "operator" in columns:
-        operators = columns["operator"].to_pylist()
-        endings = {name: f'"operator":{json.dumps(name)}}}' for name in set(operators)}
-        for position, (operator, text) in enumerate(zip(operators, texts, strict=True)):
-            if operator is not None and text and not text.endswith(endings[operator]):
-                yield Problem(position, "operator", operator, "that of the row's canonical_json")
-                return
 
 
-def _in_list(name: str, lists: pa.Array, wrong: pa.Array, allowed: str) -> Iterator[Problem]:
-    """The first element of all lists for which a condition is true; null does not count."""
+def _values(column: pa.Array) -> pa.Array:
+    """The values of a column, or of its lists."""
+    return column.flatten() if pa.types.is_list(column.type) else column
+
+
+def _among(name: str, column: pa.Array, wrong: pa.Array, allowed: str) -> Iterator[Problem]:
+    """The first of a column's `_values` for which a condition is true; null does not count."""
     place = pc.index(wrong, True).as_py()
     if place >= 0:
-        position = pc.list_parent_indices(lists)[place].as_py()
-        yield Problem(position, name, f"a list with {lists.flatten()[place].as_py():g}", allowed)
+        of_lists = pa.types.is_list(column.type)
+        row = pc.list_parent_indices(column)[place].as_py() if of_lists else place
+        yield Problem(row, name, _values(column)[place].as_py(), allowed)
 
 
 def _where(name: str, column: pa.Array, wrong: pa.Array, allowed: str) -> Iterator[Problem]:
-    """The first position where a condition is true; null does not count."""
+    """The first row for which a condition is true; null does not count."""
     position = pc.index(wrong, True).as_py()
     if position >= 0:
         yield Problem(position, name, column[position].as_py(), allowed)

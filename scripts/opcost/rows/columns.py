@@ -271,7 +271,7 @@ RAW = in_role(
         (
             "schema_version",
             pa.int64(),
-            "schema version of the row: columns that a later one added are null",
+            "schema version of the row's columns",
         ),
     ],
 )

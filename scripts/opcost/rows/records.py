@@ -18,8 +18,8 @@ from opcost.rows.checks import Together, check
 from opcost.rows.columns import SETTINGS
 from opcost.rows.comma_separated import write_csv
 from opcost.rows.comparability import meaning
+from opcost.rows.schemas import SCHEMA_VERSION
 from opcost.rows.seal import BrokenSeal, check_seal, seal
-from opcost.rows.versions import SCHEMA_VERSION, Reading
 from opcost.study import Conditions, ModelDefinition
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -170,12 +170,11 @@ def stream(
         with opened(path) as file:  # once: what is at the path may be replaced meanwhile
             check_seal(file)
             parquet = pq.ParquetFile(file, page_checksum_verification=True)
-            reading = Reading(parquet.schema_arrow, schema, path, remedy)
+            _check_schema(parquet.schema_arrow, schema, path, remedy)
             wanted = list(schema.names if columns is None else columns)
             read = list(dict.fromkeys([*wanted, *together.keys]))
-            held = reading.columns(read)
-            for batch in parquet.iter_batches(_ROWS, columns=held, use_threads=False):
-                rows = reading.rows(batch, read)
+            for batch in parquet.iter_batches(_ROWS, columns=read, use_threads=False):
+                rows = batch.select(read)
                 check(rows, record, path, remedy)
                 together.check(rows, path, remedy)
                 count += len(rows)
@@ -187,6 +186,24 @@ def stream(
     except (BrokenSeal, *_UNREADABLE) as error:
         reason = str(error).strip()
         raise OpcostError(f"{path} is not a readable Parquet file ({reason}): {remedy}") from error
+
+
+def _check_schema(file: pa.Schema, schema: pa.Schema, path: Path, remedy: str) -> None:
+    """Raise OpcostError unless a file has the record, the schema version and the columns."""
+    if file.equals(schema, check_metadata=True):
+        return  # most files; checking each column takes as long as reading a row
+    for key in ("opcost.record", "opcost.schema_version"):
+        found, known = (
+            (each.metadata or {}).get(key.encode(), b"none").decode() for each in (file, schema)
+        )
+        if found != known:
+            raise OpcostError(
+                f"{path} has {key} {found}; this opcost reads {known}: another version of opcost "
+                f"or another program wrote it: {remedy}"
+            )
+    columns, expected = ({each.name: each.type for each in either} for either in (file, schema))
+    if len(file) != len(expected) or columns != expected:
+        raise OpcostError(f"{path} does not have the columns of its schema version: {remedy}")
 
 
 def metadata(path: Path) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Warm workers: jobs forked from a process that has imported torch, which takes seconds.
 
-A workflow rule starts a client (client.py), which uses only the standard library. It requests a
-worker from the server (server.py) of its kind, and starts that server if there is none. The worker
-is a new process with its own memory and does the job as if it had been started directly.
+The first job of a run starts the run's server (server.py). A job (client.py) asks it for a worker:
+a new process with its own memory, which does the job as if it had been started directly. A job that
+finds no server does its work itself.
 """
 
 kind = "plain"

@@ -4,6 +4,7 @@ The child leads a process group, which ends with it. It writes notes for its par
 memory: that its work is done, and the Python traceback at a signal.
 """
 
+import ctypes
 import faulthandler
 import json
 import os
@@ -12,17 +13,19 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
+
+import psutil
 
 from opcost.errors import MORE_MEMORY, OpcostError, reported
 from opcost.memory import gib, resident_bytes
 from opcost.terminal import flush_output, tell
 from opcost.workers import origin
-from opcost.workers.child import run_child
-from opcost.workers.orphans import Orphans, adopted, children
 
 Death = tuple[str, str]
 """Status and message."""
@@ -30,7 +33,9 @@ Death = tuple[str, str]
 _WHERE = signal.SIGUSR1
 """Makes the child write its traceback to the notes."""
 _NOTE_TIMEOUT_S = 1.0
-_ORPHANS_GRACE_S = 1.0
+_GRACE_S = 1.0
+"""In which processes that the work started may notice the child's end, and end as well."""
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _MEMORY_POLL_S = 0.05
 _SILENT_S = 60.0
 """After this time, and then at doubling intervals, a message states that the child still runs."""
@@ -41,7 +46,6 @@ _HINTS: dict[int, str] = {
 }
 
 _notes: int | None = None
-_forked_at: str | None = None
 
 
 def run_isolated(
@@ -56,13 +60,13 @@ def run_isolated(
     """
     notes = os.memfd_create("notes")
     try:
-        with adopted():
-            before = children()
+        with _adopting_orphans():
+            before = _children()
             flush_output()  # otherwise the child would flush the same output again
             child = os.fork()
             if child == 0:
                 run_child(partial(_do, work, notes))
-            return _outcome(child, notes, Orphans(before, child), timeout_s, memory_bytes)
+            return _outcome(child, notes, before, timeout_s, memory_bytes)
     finally:
         os.close(notes)
 
@@ -87,10 +91,31 @@ def answer_of(question: Callable[[], Any], timeout_s: float) -> Any:
         return json.load(answers)
 
 
+def run_child(work: Callable[[], None]) -> NoReturn:
+    """Do `work` in this forked process and exit with the status that a script would have.
+
+    The process is killed with its parent, so that it does not interfere with later measurements.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    code = 1
+    try:
+        work()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):  # the work may have closed or replaced them
+            with suppress(Exception):
+                stream.flush()
+        os._exit(code)
+
+
 def end_copy() -> NoReturn:
     """End this process, which the work forked from the child; leaves a note for the parent."""
     if _notes is not None:
-        os.write(_notes, f"copied {_forked_at or ''}\n".encode())
+        os.write(_notes, b"copied\n")
     os._exit(0)
 
 
@@ -103,7 +128,6 @@ def _do(work: Callable[[], None], notes: int) -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     faulthandler.enable(notes, all_threads=False)
     faulthandler.register(_WHERE, notes, all_threads=False)
-    os.register_at_fork(after_in_child=_note_fork)
     try:
         work()
     finally:
@@ -113,36 +137,53 @@ def _do(work: Callable[[], None], notes: int) -> None:
             os.write(notes, b"done\n")
 
 
-def _note_fork() -> None:
-    global _forked_at
-    _forked_at = origin.of_frame(sys._getframe().f_back)
+@contextmanager
+def _adopting_orphans() -> Iterator[None]:
+    """In this block, this process adopts orphans below it instead of init."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, 0)
+
+
+def _children() -> set[int]:
+    """The children of this process; empty without /proc."""
+    lists = Path("/proc/self/task").glob("*/children")
+    return {int(process) for path in lists for process in path.read_text().split()}
 
 
 def _outcome(
-    child: int, notes: int, orphans: Orphans, timeout_s: float, memory_bytes: float | None
+    child: int, notes: int, before: set[int], timeout_s: float, memory_bytes: float | None
 ) -> Death | None:
-    status, running = None, set()
+    left: list[psutil.Process] = []
     try:
         with suppress(OSError):  # the child does the same; the first of both succeeds
             os.setpgid(child, child)
         limit = _reached_limit(child, timeout_s, memory_bytes)
-        running = {child} if limit else orphans.after(_ORPHANS_GRACE_S)
-        for process in running:
-            _ask_where(process, notes)
+        if limit:
+            _ask_where(child, notes)
+        else:
+            orphans = map(psutil.Process, _children() - before - {child})
+            _, left = psutil.wait_procs(orphans, timeout=_GRACE_S)
     finally:
         with suppress(OSError):
             os.killpg(child, signal.SIGKILL)
         status = os.waitpid(child, 0)[1]
-        orphans.end()
+        while killed := _children() - before:  # those below them are then children
+            for process in map(psutil.Process, killed):
+                process.kill()
+                process.wait()
     noted = _read(notes)
     line = origin.of_dump(noted)
     where = f" in {line}" if line else ""
     if limit:
         return limit[0], limit[1] + where
     death = _death(os.waitstatus_to_exitcode(status), noted, where)
-    if death is None and running:
-        kept = "a process" if len(running) == 1 else f"{len(running)} processes"
-        return "error", f"left {kept} running{where}"
+    if death is None and left:
+        kept = "a process" if len(left) == 1 else f"{len(left)} processes"
+        return "error", f"left {kept} running"
     return death
 
 
@@ -197,10 +238,8 @@ def _death(code: int, noted: str, where: str) -> Death | None:
         return "crashed", f"its process {how}{where}"
     if code > 0:
         sys.exit(code)
-    copied = re.search("^copied (.*)$", noted, re.MULTILINE)
-    if copied:
-        where = f" in {copied[1]}" if copied[1] else ""
-        return "error", f"forked a copy of its process, which went on as well{where}"
+    if re.search("^copied$", noted, re.MULTILINE):
+        return "error", "forked a copy of its process, which went on as well"
     return None
 
 

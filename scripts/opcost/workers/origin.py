@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
-from types import FrameType
 from typing import NamedTuple
 
 _PACKAGES = ("torch", "torchvision")
@@ -39,13 +38,6 @@ def of_error(error: BaseException) -> str | None:
         return None
     function = _UNNAMED.sub("", call.function).rpartition("<locals>.")[2]
     return f"{call} in {function}" if function else str(call)
-
-
-def of_frame(frame: FrameType | None) -> str | None:
-    """FILE:LINE where a thread is now."""
-    frames = traceback.walk_stack(frame)
-    call = _of_user(_Call(each.f_code.co_filename, line) for each, line in frames)
-    return None if call is None else str(call)
 
 
 def of_dump(text: str) -> str | None:

@@ -1,27 +1,32 @@
 """The server that forks warm workers: it has imported everything and never touches a device.
 
-Each request is a module whose `main` to call, with arguments, environment and standard streams. A
-worker ends with its client, all workers end with their server, and the server ends with its run of
-the workflow, or after an idle time.
+A run has one server, which its first job starts. Each request is a module whose `main` to call,
+with arguments, environment and standard streams. A worker ends with its client, and all workers end
+with their server, which ends with its run.
 """
 
+import atexit
 import contextlib
 import gc
 import importlib
 import json
 import os
+import select
 import selectors
+import shutil
 import signal
 import socket
+import subprocess
 import sys
+import tempfile
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from opcost import workers
 from opcost.arrow import skip_pandas_import
-from opcost.workers.child import run_child
-from opcost.workers.folder import listen
+from opcost.workers.isolation import run_child
 
 _FOR_JOBS = (
     "pyarrow.parquet",
@@ -35,37 +40,74 @@ _FOR_JOBS = (
     "opcost.planning.progress",
     "opcost.devices.device",
 )
-_IDLE_S = 600.0
+_OF_ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+"""Libraries read these when they are imported: as Snakemake sets them for a job of one thread. A
+measurement sets the threads of its target itself."""
+_STARTS = 5
+_LONGEST_FOLDER = 70
+"""The path of a socket has at most 107 bytes."""
 _REQUEST_TIMEOUT_S = 5.0
 
 
+def offer_workers() -> str:
+    """The path of a socket for the jobs of this run, in a folder that only this user can enter.
+
+    The first job that connects starts the server.
+    """
+    usual = tempfile.gettempdir()
+    where = usual if len(os.fsencode(usual)) < _LONGEST_FOLDER else "/tmp"
+    folder = tempfile.mkdtemp(prefix="opcost-workers-", dir=where)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = f"{folder}/socket"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen(64)
+    threading.Thread(target=_start_when_needed, args=[listener], daemon=True).start()
+    return path
+
+
+def _start_when_needed(listener: socket.socket) -> None:
+    """Start the server for the first job, and again for the next one if the server was killed."""
+    number, run = listener.fileno(), os.getpid()
+    with listener:  # no job waits for a server that cannot start
+        for _ in range(_STARTS):
+            select.select([listener], [], [])
+            server = subprocess.Popen(
+                [sys.executable, "-m", "opcost.workers.server", str(number), str(run)],
+                env=os.environ | _OF_ONE_THREAD,
+                cwd="/",  # imports nothing of the current folder
+                stdin=subprocess.DEVNULL,
+                pass_fds=[number],
+                start_new_session=True,  # Ctrl-C ends the jobs, and the end of the run the server
+            )
+            if server.wait() >= 0:
+                return
+
+
 class Server:
-    """Forks a worker for each client that connects to `path`."""
+    """Forks a worker for each client that connects."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._listener = listen(path)
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(listener, selectors.EVENT_READ, self._accept)
         self._workers = 0
+        self._run_ended = False
 
-    def serve(self, idle_s: float = _IDLE_S, run: int | None = None) -> None:
-        """Serve until there has been no worker for `idle_s`, or the process `run` has ended."""
-        self._idle_s = idle_s
-        if run is not None:
-            end = os.pidfd_open(run)
-            self._selector.register(end, selectors.EVENT_READ, partial(self._over, end))
-        while events := self._selector.select(None if self._workers else self._idle_s):
-            for key, _ in events:
+    def serve(self, run: int) -> None:
+        """Serve until the process `run` has ended, and then the last worker."""
+        end = os.pidfd_open(run)
+        self._selector.register(end, selectors.EVENT_READ, partial(self._finish, end))
+        while self._workers or not self._run_ended:
+            for key, _ in self._selector.select():
                 if key.fd in self._selector.get_map():
                     key.data()
-        self._path.unlink(missing_ok=True)
 
-    def _over(self, end: int) -> None:
-        """The run has ended: let the last workers finish."""
+    def _finish(self, end: int) -> None:
         self._selector.unregister(end)
-        os.close(end)
-        self._idle_s = 0.0
+        self._run_ended = True
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
@@ -108,14 +150,10 @@ class Server:
 
 
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    size, streams, _, _ = socket.recv_fds(connection, 4, 3)
-    message = b""
-    while len(message) < int.from_bytes(size):
-        part = connection.recv(int.from_bytes(size) - len(message))
-        if not part:
-            raise ValueError("the request ended early")
-        message += part
-    return json.loads(message), streams
+    """A request, which is a line of JSON, and its standard streams."""
+    _, streams, _, _ = socket.recv_fds(connection, 1, 3)
+    with connection.makefile("rb") as lines:
+        return json.loads(lines.readline()), streams
 
 
 def _work(request: dict[str, Any], streams: list[int]) -> None:
@@ -123,7 +161,7 @@ def _work(request: dict[str, Any], streams: list[int]) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    # Python's own streams refer to the server's log, which is seekable, unlike a pipe.
+    # Python's own streams refer to the server's, whose buffering may differ.
     sys.stdout = open(1, "w", encoding=sys.stdout.encoding, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", 1, sys.stderr.encoding, "backslashreplace", closefd=False)  # noqa: SIM115
     os.chdir(request["directory"])
@@ -144,17 +182,15 @@ def import_everything() -> None:
 
 
 def main() -> None:
-    """`python -m opcost.workers.server SOCKET FD RUN`: writes a byte to FD once the socket listens;
-    RUN is the process of the workflow run.
-    """
-    path, announce, run = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    """`python -m opcost.workers.server LISTENER RUN`: a socket, and the process of the run."""
+    listener, run = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     import_everything()
-    server = Server(path)
     gc.collect()
     gc.freeze()  # permanent objects are not collected, and so not copied in workers
-    os.write(announce, b"!")
-    os.close(announce)
-    server.serve(run=run)
+    try:
+        Server(listener).serve(run)
+    finally:
+        shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ def ask(address, request, streams):
     """Request a process whose file descriptors, by their numbers, are those; a connection to it.
 
     The connection answers with the process's status. If its other end closes, the process is
-    killed, unless it is the leader of a session of its own.
+    killed.
     """
     import json
     import socket
@@ -25,10 +25,10 @@ def ask(address, request, streams):
     return connection
 
 
-def _hand_over(address, extra, **request):
+def _hand_over(address, extra):
     """Be the process that is forked in place of this one, as far as others can see."""
     streams = {number: number for number in (0, 1, 2, *extra)}
-    request |= {"command": sys.orig_argv, "folder": os.getcwd(), "environment": dict(os.environ)}
+    request = {"command": sys.orig_argv, "folder": os.getcwd(), "environment": dict(os.environ)}
     with ask(address, request, streams) as connection:
         status = int(connection.recv(8) or 1)
     if status < 0:
@@ -38,6 +38,6 @@ def _hand_over(address, extra, **request):
 
 if ADDRESS in os.environ:
     if sys.orig_argv[1:3] == ["-m", "opcost.workers.server"]:
-        _hand_over(os.environ[ADDRESS], [int(sys.orig_argv[4])], session=True)
+        _hand_over(os.environ[ADDRESS], [int(sys.orig_argv[3])])
     elif "/.snakemake/scripts/" in sys.orig_argv[1]:
-        _hand_over(os.environ[ADDRESS], [], session=False)
+        _hand_over(os.environ[ADDRESS], [])
