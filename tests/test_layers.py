@@ -12,7 +12,7 @@ from opcost.models import construction
 from opcost.models.configs import define_models
 from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
-from opcost.models.layers import narrowed
+from opcost.models.iteration import narrowed
 from opcost.runs.layers import _calls, _kinds, _rest
 from opcost.tuples.extraction import extract_model_tuples
 

@@ -11,8 +11,7 @@ from opcost.costs.phases import phase_columns, phase_lines
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import terms_of
 from opcost.measuring.phase_times import phase_times
-from opcost.models.definition import InputSpec, ModelDefinition, Training
-from opcost.models.phases import COMPARED_PHASES, PHASES
+from opcost.models.definition import COMPARED_PHASES, PHASES, InputSpec, ModelDefinition, Training
 from opcost.rows.quantities import PHASE_TIMES, TIME, TRAINING_CALLS
 from opcost.statistics import Estimate
 from opcost.tuples.extraction import extract_model_tuples

@@ -4,7 +4,7 @@ import pytest
 import yaml
 from opcost.costs.published_text import published_lines
 from opcost.errors import OpcostError
-from opcost.models.published import Published, read_published
+from opcost.published import Published, read_published
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
 from opcost.statistics import Estimate
 from opcost.study import load_study

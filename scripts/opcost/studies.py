@@ -267,7 +267,7 @@ class Shown:
 def _is_measured(folder: Path, definition: ModelDefinition) -> bool:
     """Whether a model is measured; an isolated operator has no measurement of its own name."""
     name = definition_address(definition)
-    return definition.operator is not None or measurement(folder, MODELS, name, 1, EAGER).exists()
+    return definition.is_operator or measurement(folder, MODELS, name, 1, EAGER).exists()
 
 
 def _once(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -10,9 +10,15 @@ from typing import Any
 from opcost.configuration import check_name, read_schema
 from opcost.errors import OpcostError
 from opcost.models import zoo
-from opcost.models.configs import Defined, define_models, load_model, load_models
+from opcost.models.configs import (
+    Defined,
+    define_models,
+    input_dtypes,
+    load_model,
+    load_models,
+    read_tensor,
+)
 from opcost.models.definition import InputSpec, ModelDefinition
-from opcost.models.inputs import input_dtypes, read_tensor
 from opcost.models.variants import Options, variants
 
 CONFIGS = Path("config/models")
@@ -41,7 +47,7 @@ def find_model(name: str, options: Options = _NONE) -> tuple[ModelDefinition, Pa
         if options != _NONE:
             return _of_variant(str(config), options, config.parent)
         found = load_model(part, config.parent)
-        if found.operator is not None:
+        if found.is_operator:
             from opcost.tuples.extraction import extract_model_tuples  # imports PyTorch
 
             [record] = extract_model_tuples(found).tuples
@@ -88,9 +94,9 @@ def find_steps(name: str, options: Options = _NONE) -> tuple[Defined, Path | Non
                 if options != _NONE:
                     raise _no_options(config)
                 steps = {step: found.models[step] for step in generation.models}
-                return Defined(steps, (generation,)), config.parent
+                return Defined(steps, [generation], {}), config.parent
     definition, search_path = find_model(name, options)
-    return Defined({definition.name: definition}), search_path
+    return Defined({definition.name: definition}, [], {}), search_path
 
 
 def config_path(name: str) -> Path | None:

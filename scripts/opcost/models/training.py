@@ -16,11 +16,17 @@ from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
 from opcost.errors import OpcostError, closest
-from opcost.models.definition import ModelDefinition, Training
-from opcost.models.factory import import_callable
+from opcost.models.conditions import autocast
+from opcost.models.definition import (
+    BACKWARD,
+    FORWARD,
+    LOSS,
+    OPTIMIZER,
+    ModelDefinition,
+    Training,
+)
 from opcost.models.inputs import Arguments
-from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
-from opcost.models.precision import autocast
+from opcost.models.source import import_callable
 from opcost.models.user_code import reason, user_code
 
 _STEPS_BEFORE = 1_000_000

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
+from opcost.models.configs import with_batch
 from opcost.models.definition import InputSpec
-from opcost.models.inputs import with_batch
 from opcost.models.source import check_names_factory, factory_from, find_source, module_from
 from opcost.plain_yaml import read_yaml
 

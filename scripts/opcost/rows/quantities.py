@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from opcost.models.phases import COMPARED_PHASES
+from opcost.models.definition import COMPARED_PHASES
 from opcost.statistics import Estimate
 from opcost.text import joules, seconds, watts, with_interval
 
