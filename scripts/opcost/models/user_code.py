@@ -5,9 +5,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
-from typing import NoReturn
 
 from opcost.errors import OpcostError
 from opcost.workers import origin
@@ -15,36 +14,26 @@ from opcost.workers.isolation import end_copy
 
 _BUSY_SHARE = 0.1
 _OBSERVED_S = 0.05
-_CHANGING = threading.Lock()
-_HELD: list[tuple[int, int]] = []
-_LEAVE: list[Callable[[int], NoReturn]] = []
 
 
 class Ended(Exception):
     """The user's code tried to end the process."""
 
 
-class _Exited(BaseException):
-    """Raised instead of os._exit in user code."""
-
-
 @contextmanager
 def user_code() -> Iterator[None]:
-    """Run user code in this block: it cannot end this process, and every error is an Exception.
+    """Run user code in this block: `sys.exit` does not end this process, and every error is an Exception.
 
     If the code forks this process, the copy ends at the end of this block.
     """
     process = os.getpid()
     try:
-        with _held_here():
-            yield
+        yield
     except SystemExit as stop:
         # argparse exits with 2 if an argument is missing.
         why = ": it gets no arguments; read them where the file runs as a script"
         code = "" if stop.code is None else repr(stop.code)
         raise Ended(f"it called sys.exit({code}){why if stop.code == 2 else ''}") from stop
-    except _Exited as stop:
-        raise Ended(str(stop)) from stop
     except KeyboardInterrupt as interrupt:
         # If this process ignores Ctrl-C, the code itself raised it.
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -106,30 +95,3 @@ def check_threads(started: Set[threading.Thread], model: str) -> None:
 
 def _cpu_s(thread: threading.Thread) -> float:
     return time.clock_gettime(time.pthread_getcpuclockid(thread.ident or 0))
-
-
-@contextmanager
-def _held_here() -> Iterator[None]:
-    """Let os._exit raise in this thread of this process; other threads and children do exit.
-
-    Threads may begin and end such blocks in any order; the last one restores os._exit.
-    """
-    here = (os.getpid(), threading.get_ident())
-    with _CHANGING:
-        if not _HELD:
-            _LEAVE.append(os._exit)
-            vars(os)["_exit"] = _exit
-        _HELD.append(here)
-    try:
-        yield
-    finally:
-        with _CHANGING:
-            _HELD.remove(here)
-            if not _HELD:
-                vars(os)["_exit"] = _LEAVE.pop()
-
-
-def _exit(status: int) -> NoReturn:
-    if (os.getpid(), threading.get_ident()) in _HELD:
-        raise _Exited(f"it called os._exit({status})")
-    _LEAVE[-1](status)
