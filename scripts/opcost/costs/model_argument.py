@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,19 +55,9 @@ def find_model(name: str, options: Options = _NONE) -> tuple[ModelDefinition, Pa
                 f"--tuple {shlex.quote(str(record.operator_tuple))}"
             )
         return found, config.parent
-    if options.inputs or zoo.family(name) is None:
-        directory = Path.cwd() if ":" in name else CONFIGS
-        label = name.rpartition(":")[2] if ":" in name or zoo.family(name) else None
-        return _of_variant(name, options, directory, label)
-    [batch] = options.batches or (1,)
-    [official] = zoo.select(list(zoo.official_inputs()), [name], batch).values()
-    return replace(
-        official,
-        zoo=not options.arguments,  # weights fix some, such as num_classes
-        arguments=dict(options.arguments),
-        dtype=dtype,
-        memory_format="channels_last" if options.channels_last else "contiguous",
-    ), None
+    directory = Path.cwd() if ":" in name else CONFIGS
+    label = name.rpartition(":")[2] if ":" in name or zoo.family(name) else None
+    return _of_variant(name, options, directory, label)
 
 
 def _of_variant(
@@ -155,7 +144,7 @@ def run_command(definition: ModelDefinition, name: str) -> str:
         own = definition.name.partition(_STEP)[0] == config.stem
         batch = [] if own else [f"--batch={definition.batch_size}"]
         return shlex.join([*words[:2], name.partition(_STEP)[0], *batch])
-    if definition.zoo:
+    if zoo.has_official_inputs(definition):
         words += [] if definition.batch_size == 1 else [f"--batch={definition.batch_size}"]
     else:
         words += [

@@ -91,6 +91,16 @@ def select(
     return {name: _definition(name, batch_size) for name in chosen}
 
 
+def has_official_inputs(definition: ModelDefinition) -> bool:
+    """Whether a definition is a torchvision model at its official inputs."""
+    name, samples = str(definition.model), definition.batch_size
+    return (
+        family(name) is not None
+        and samples is not None
+        and definition.inputs == _definition(name, samples).inputs
+    )
+
+
 def _definition(name: str, batch_size: int) -> ModelDefinition:
     in_list, shapes = _official(name, batch_size)
     inputs = tuple(InputSpec(tuple(shape)) for shape in shapes)
