@@ -258,28 +258,6 @@ def _named(value: Any) -> tuple[str | None, dict[str, Any]]:
     return value["name"], {key: each for key, each in value.items() if key != "name"}
 
 
-def with_batch(document: Any, batch: int) -> Any:
-    """The inputs of a config with another batch size.
-
-    Raises ValueError if there is no tensor, or one without dimensions.
-    """
-    if not isinstance(document, list | dict) or not document:
-        raise ValueError("no batch dimension")
-    return _with_batch(document, batch)
-
-
-def _with_batch(document: Any, batch: int) -> Any:
-    if _is_tensor(document):
-        if not isinstance(document["shape"], list) or not document["shape"]:
-            raise ValueError("no batch dimension")
-        return {**document, "shape": [batch, *document["shape"][1:]]}
-    if isinstance(document, list):
-        return [_with_batch(each, batch) for each in document]
-    if isinstance(document, Mapping):
-        return {key: _with_batch(each, batch) for key, each in document.items()}
-    return document
-
-
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, Mapping) and "shape" in value
 

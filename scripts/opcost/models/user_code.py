@@ -22,7 +22,8 @@ class Ended(Exception):
 
 @contextmanager
 def user_code() -> Iterator[None]:
-    """Run user code in this block: `sys.exit` does not end this process, and every error is an Exception.
+    """Run user code in this block: sys.exit does not end this process, and every error is an
+    Exception.
 
     If the code forks this process, the copy ends at the end of this block.
     """
