@@ -16,8 +16,8 @@ from torch.nn.parameter import is_lazy
 
 from opcost.errors import OpcostError
 from opcost.models.definition import UNSCALED, ModelDefinition
-from opcost.models.source import import_callable, own_arguments
-from opcost.models.user_code import reason, user_code
+from opcost.models.source import check_unchanged, import_callable, own_arguments
+from opcost.models.user_code import errors_of, reason, user_code
 from opcost.models.zoo import constructor
 
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
@@ -31,6 +31,11 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
     factory's module. Nothing is downloaded: weights are random, and equal for equal definitions.
     Raises OpcostError if the model cannot be built.
     """
+    with errors_of(definition.name):
+        return _built(definition, search_path)
+
+
+def _built(definition: ModelDefinition, search_path: Path | None) -> nn.Module:
     construct, arguments = _constructor(definition, search_path)
     architecture = _weights_left_out() if definition.zoo else nullcontext()
     try:
@@ -45,7 +50,7 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
     except Exception as error:
         remedy = ". Give others as NAME=VALUE with --argument, or as `arguments` of a model config"
         raise OpcostError(
-            f"model {definition.name}: {definition.source} cannot be built with arguments "
+            f"{definition.source} cannot be built with arguments "
             f"{dict(definition.arguments or {})}: {reason(error)}"
             f"{'' if _takes(construct, arguments) else remedy}"
         ) from error
@@ -53,7 +58,7 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
         module.close()
     if not isinstance(module, nn.Module):
         raise OpcostError(
-            f"model {definition.name}: {definition.factory} returned a {type(module).__name__}; "
+            f"{definition.factory} returned a {type(module).__name__}; "
             "it must return an nn.Module, and nothing beside it"
         )
     try:
@@ -61,8 +66,8 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
             return _prepared(module, definition)
     except Exception as error:
         raise OpcostError(
-            f"model {definition.name}: the {type(module).__name__} that {definition.source} "
-            f"returned cannot be prepared for {definition.mode}: {reason(error)}"
+            f"the {type(module).__name__} that {definition.source} returned cannot be prepared "
+            f"for {definition.mode}: {reason(error)}"
         ) from error
 
 
@@ -71,14 +76,13 @@ def _constructor(
 ) -> tuple[Callable[..., Any], Mapping[str, Any]]:
     """What makes the module, and the arguments that it is called with."""
     if definition.factory is None:
-        try:
-            return constructor(definition)
-        except OpcostError as error:
-            raise OpcostError(f"model {definition.name}: {error}") from error
-    found = import_callable(definition, definition.factory, "factory", search_path)
+        return constructor(definition)
+    check_unchanged(definition, search_path)
+    found = import_callable(definition.factory, "factory", search_path)
+    check_unchanged(definition, search_path)
     if isinstance(found, nn.Module):
         raise OpcostError(
-            f"model {definition.name}: {definition.factory} is an instance of "
+            f"{definition.factory} is an instance of "
             f"{type(found).__name__}: name a function that returns the module, or its class"
         )
     return found, dict(definition.arguments or {})

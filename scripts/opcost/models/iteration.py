@@ -23,8 +23,9 @@ from opcost.models.construction import parameter_dtypes
 from opcost.models.decoding import GenerationStep
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.inputs import Arguments, example_inputs, further_inputs
+from opcost.models.source import check_unchanged
 from opcost.models.training import TrainingStep, training_step
-from opcost.models.user_code import message, reason, user_code
+from opcost.models.user_code import errors_of, message, reason, user_code
 
 LACK_VALUES = (
     "DataDependentOutputException",
@@ -117,18 +118,18 @@ def iteration_of(
     """The iteration of a definition, with a module that was built from it.
 
     `device` is that of the module, None for the CPU; arguments are on the CPU, those of a layer on
-    the device. `empty` tensors have no values.
-    Raises OpcostError for an unsuitable loss, optimizer, model or layer; errors of `LACK_VALUES`
-    pass unchanged.
+    the device. `empty` tensors have no values. Raises OpcostError for an unsuitable loss,
+    optimizer, model or layer; errors of `LACK_VALUES` pass unchanged.
     """
     definition = definition.stating(parameter_dtypes(module))
     inputs = example_inputs(definition, empty=empty)
     further = further_inputs(definition, empty=empty)
     tensors = [each for each in tree_leaves((inputs, further)) if isinstance(each, torch.Tensor)]
     drawn = [*zip(tensors, (*definition.inputs, *definition.further_inputs), strict=True)]
-    run = _runnable(module, definition, _on(device, further), search_path)
-    if definition.layer is not None:
-        run, inputs = narrowed(run, _on(device, inputs), definition)
+    with errors_of(definition.name):
+        run = _runnable(module, definition, _on(device, further), search_path)
+        if definition.layer is not None:
+            run, inputs = narrowed(run, _on(device, inputs), definition.layer, definition.autocast)
     return Iteration(run, inputs, drawn)
 
 
@@ -140,13 +141,14 @@ def _runnable(
     module: nn.Module, definition: ModelDefinition, further: Arguments, search_path: Path | None
 ) -> Runnable:
     if definition.training is not None:
-        return training_step(module, definition, definition.training, further, search_path)
-    if definition.cached_tokens is not None:
-        try:
-            cached = further if definition.cached_tokens else None
-            return GenerationStep(module, cached, definition.autocast)
-        except OpcostError as error:
-            raise OpcostError(f"model {definition.name}: {error}") from error
+        check_unchanged(definition, search_path)
+        training = definition.training
+        step = training_step(module, training, further, definition.autocast, search_path)
+        check_unchanged(definition, search_path)
+        return step
+    if definition.generates:
+        cached = further if definition.cached_tokens else None
+        return GenerationStep(module, cached, definition.autocast)
     return _in_precision(module, definition.autocast)
 
 
@@ -155,17 +157,16 @@ def _in_precision(module: nn.Module, dtype: str | None) -> Runnable:
 
 
 def narrowed(
-    run: Runnable, inputs: Arguments, definition: ModelDefinition
+    run: Runnable, inputs: Arguments, layer: str, dtype: str | None = None
 ) -> tuple[Runnable, Arguments]:
-    """The module of a model that its definition isolates, and the arguments that it gets there.
+    """An isolated module of a model, with the dtype of autocast, and the arguments that it gets.
 
     Raises OpcostError if the model has no such module or does not call it; errors of `LACK_VALUES`
     pass unchanged.
     """
-    where, layer = f"model {definition.name}", str(definition.layer)
     modules = dict(module_of(run).named_modules())
     if layer not in modules:
-        raise OpcostError(f"{where}: the model has no module {layer!r}. {closest(layer, modules)}")
+        raise OpcostError(f"the model has no module {layer!r}. {closest(layer, modules)}")
     module = modules[layer]
     given: list[Arguments] = []
 
@@ -180,15 +181,15 @@ def narrowed(
     except Exception as error:
         if type(error).__name__ in LACK_VALUES:
             raise
-        raise OpcostError(f"{where}: its forward failed: {reason(error)}") from error
+        raise OpcostError(f"its forward failed: {reason(error)}") from error
     finally:
         hook.remove()
     if not given:
         raise OpcostError(
-            f"{where}: its forward does not call the module {layer}, which therefore "
+            f"its forward does not call the module {layer}, which therefore "
             "has no arguments: name one that it calls"
         )
-    return _in_precision(module, definition.autocast), given[0]
+    return _in_precision(module, dtype), given[0]
 
 
 def _kept(arguments: Arguments) -> Arguments:

@@ -134,13 +134,9 @@ def _parsed(source: Path) -> ast.Module:
         raise OpcostError(f"{source} is not valid Python; repair it: {error}") from error
 
 
-def import_callable(
-    definition: ModelDefinition, named: str, key: str, search_path: Path | None
-) -> Any:
+def import_callable(named: str, key: str, search_path: Path | None) -> Any:
     """The callable that a key of a definition names; `search_path` is searched first for its
-    module.
-
-    Raises OpcostError, and ChangedSource if its file does not match the definition.
+    module. Raises OpcostError.
     """
     module_name, _, attribute = named.rpartition(":")
     source = find_source(named, search_path)
@@ -151,15 +147,13 @@ def import_callable(
     single = (
         source if "." not in module_name or module_name == getattr(source, "stem", "") else None
     )
-    _check_source(definition, search_path)
     with own_arguments(named):
-        module = _imported(definition, f"{key} {named!r}", module_name, folder, single)
-    _check_source(definition, search_path)
+        module = _imported(f"{key} {named!r}", module_name, folder, single)
     file = getattr(module, "__file__", None)
     taken = file or "part of Python itself"
     if source is not None and not _is_of(module, source):
         raise OpcostError(
-            f"model {definition.name}: another module is named {module_name!r} ({taken}) and is "
+            f"another module is named {module_name!r} ({taken}) and is "
             f"imported instead of {source}: rename this file, also in `{key}`"
         )
     found: Any = module
@@ -168,8 +162,8 @@ def import_callable(
     if not callable(found):
         callables = [name for name, value in vars(module).items() if callable(value)]
         raise OpcostError(
-            f"model {definition.name}: module {module_name!r} ({taken}) has no "
-            f"callable {attribute!r}. {closest(attribute, callables)}"
+            f"module {module_name!r} ({taken}) has no callable {attribute!r}. "
+            f"{closest(attribute, callables)}"
         )
     return found
 
@@ -196,11 +190,7 @@ def _importable(source: Path) -> tuple[str, Path]:
 
 
 def _imported(
-    definition: ModelDefinition,
-    purpose: str,
-    module_name: str,
-    search_path: Path | None,
-    single: Path | None,
+    purpose: str, module_name: str, search_path: Path | None, single: Path | None
 ) -> ModuleType:
     if search_path is not None and str(search_path.resolve()) not in sys.path:
         sys.path.insert(0, str(search_path.resolve()))
@@ -214,8 +204,7 @@ def _imported(
         by_file = "" if single else ", name it as FILE.py:callable,"
         remedy = f". Put its file into {where}{by_file} or install it"
         raise OpcostError(
-            f"model {definition.name}: cannot import {module_name!r} for "
-            f"{purpose}: {reason(error)}"
+            f"cannot import {module_name!r} for {purpose}: {reason(error)}"
             f"{remedy if isinstance(error, ImportError) else ''}"
         ) from error
 
@@ -239,7 +228,8 @@ def _loaded(source: Path) -> ModuleType:
     return module
 
 
-def _check_source(definition: ModelDefinition, directory: Path | None) -> None:
+def check_unchanged(definition: ModelDefinition, directory: Path | None) -> None:
+    """Raise ChangedSource if the user's code does not match the definition."""
     if definition.source_digest is None or directory is None:
         return
     try:
@@ -251,7 +241,6 @@ def _check_source(definition: ModelDefinition, directory: Path | None) -> None:
         found, why = None, f" or cannot be read ({refusal(error)})"
     if found != definition.source_digest:
         raise ChangedSource(
-            f"model {definition.name}: the file of its factory {definition.factory!r} in "
-            f"{directory} has changed since the run began{why}. Run again, to extract and measure "
-            "the model as it is now"
+            f"the file of its factory {definition.factory!r} in {directory} has changed since the "
+            f"run began{why}. Run again, to extract and measure the model as it is now"
         )

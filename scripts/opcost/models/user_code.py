@@ -49,6 +49,18 @@ def user_code() -> Iterator[None]:
             end_copy()
 
 
+@contextmanager
+def errors_of(model: str) -> Iterator[None]:
+    """Begin the messages of opcost's errors in this block with the model."""
+    try:
+        yield
+    except OpcostError as error:
+        prefix = f"model {model}: "
+        if str(error).startswith(prefix):
+            raise
+        raise type(error)(f"{prefix}{error}") from error.__cause__ or error
+
+
 def reason(error: BaseException) -> str:
     """The message of an error in user code after its line; opcost's own messages contain it."""
     text = message(error)
