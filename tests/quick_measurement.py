@@ -1,6 +1,6 @@
 """Settings of a measurement that takes a fraction of a second."""
 
-from opcost.study import MeasurementSettings
+from opcost.study import MeasurementSettings, load_study
 
 QUICK = MeasurementSettings(
     cache_state="warm",
@@ -21,3 +21,9 @@ QUICK = MeasurementSettings(
     repeat_pause_s=0.0,
     timeout_s=60,
 )
+
+
+def default_measurement() -> MeasurementSettings:
+    """The default settings."""
+    study = load_study({"models": [], "targets": {"local": {"device": "cpu"}}})
+    return study.conditions["local"].measurement

@@ -11,7 +11,7 @@ import torch
 from opcost.errors import OpcostError
 from opcost.measuring.benchmark import measure
 from opcost.measuring.subjects import ModelSubject
-from opcost.models.process_state import ProcessState
+from opcost.models.conditions import ProcessState
 from opcost.models.source import source_digest
 from opcost.tuples.containment import extract_contained, tuples_of
 from opcost.tuples.extraction import extract_model_tuples
@@ -128,7 +128,7 @@ def test_a_forward_on_real_tensors_may_change_the_working_directory(model, tmp_p
     return Moving(4, 4)
     """
     definition = model(body)
-    digest = source_digest(definition.factory, tmp_path)
+    digest = source_digest(tmp_path, definition.factory)
     assert tuples_of(replace(definition, source_digest=digest), Path("."), LIMITS).calls
 
 
@@ -198,7 +198,7 @@ def test_a_factory_whose_file_changed_since_the_run_began_leaves_no_row(
     model, measured, tmp_path, edited
 ):
     definition = model("pass")
-    digest = source_digest(definition.factory, tmp_path)
+    digest = source_digest(tmp_path, definition.factory)
     definition = replace(definition, source_digest=digest)
     assert tuples_of(definition, tmp_path, LIMITS).calls
     [file] = tmp_path.glob("model_*.py")

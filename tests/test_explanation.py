@@ -34,7 +34,7 @@ from opcost.results_folder import (
 )
 from opcost.rows import records, schemas
 from opcost.rows.runs import noise_of
-from opcost.study import Conditions, default_measurement
+from opcost.study import Conditions
 from opcost.target import Target
 from opcost.tuples.extraction import extract_model_tuples, extract_module_tuples
 from opcost.tuples.manifest import collect
@@ -43,6 +43,7 @@ from torch import nn
 
 from tests.checkout import STUDY
 from tests.comparisons import CONDITIONS, FAILED, database, launched_in, other_models
+from tests.quick_measurement import default_measurement
 
 ON_A_GPU = {"device_name": "Other GPU", "device_uuid_hash": "a" * 16}
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 import torchvision
 from opcost.errors import OpcostError
-from opcost.models.construction import build, example_inputs, parameter_dtypes
+from opcost.models.construction import build, parameter_dtypes
 from opcost.models.definition import InputSpec, ModelDefinition, Training
+from opcost.models.inputs import example_inputs
 from opcost.tuples.calls import model_calls, module_calls
 from opcost.tuples.extraction import extract_model_tuples, extract_module_tuples
 from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples

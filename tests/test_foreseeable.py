@@ -17,10 +17,10 @@ from opcost.devices.processor import CpuDevice
 from opcost.errors import OpcostError, reported
 from opcost.files import read_json, replacing
 from opcost.imports.importer import import_records
-from opcost.models.published import read_published
 from opcost.models.user_code import message
 from opcost.plain_yaml import read_yaml
 from opcost.power import read_windows
+from opcost.published import read_published
 from opcost.rows import records, schemas
 from opcost.terminal import announce, show_any_text
 from opcost.tuples.manifest import read_record

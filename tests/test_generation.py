@@ -7,9 +7,11 @@ import torch
 from opcost.errors import OpcostError
 from opcost.measuring import benchmark
 from opcost.measuring.subjects import ModelSubject
-from opcost.models import construction
+from opcost.models.conditions import conditions
 from opcost.models.configs import define_models, load_model
-from opcost.models.iteration import prepare, runnable
+from opcost.models.construction import build
+from opcost.models.inputs import further_inputs
+from opcost.models.iteration import iteration_of, prepare
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.model_tuples import total_flops
 
@@ -93,11 +95,10 @@ def test_a_step_reads_the_cache_from_memory_and_computes_the_last_logits_alone()
 
 def test_each_iteration_finds_the_same_cache_and_gives_what_forward_gives():
     definition = step("LlamaForCausalLM", 16)
-    with construction.conditions(trained=False):
-        module = construction.build(definition)
-        earlier = construction.example_further_inputs(definition)
-        run = runnable(module, definition, earlier)
-        inputs = construction.example_inputs(definition)
+    with conditions(trained=False):
+        module = build(definition)
+        earlier = further_inputs(definition)
+        run, inputs, _ = iteration_of(definition, module)
         prepare(run, inputs)
         logits = [run(**inputs.kwargs).logits for _ in range(3)]
         both = torch.cat([earlier.kwargs["input_ids"], inputs.kwargs["input_ids"]], dim=1)

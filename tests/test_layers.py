@@ -12,7 +12,7 @@ from opcost.models import construction
 from opcost.models.configs import define_models
 from opcost.models.definition import ModelDefinition
 from opcost.models.inputs import Arguments
-from opcost.models.layers import narrowed
+from opcost.models.iteration import narrowed
 from opcost.runs.layers import _calls, _kinds, _rest
 from opcost.tuples.extraction import extract_model_tuples
 
@@ -72,9 +72,8 @@ class Scaled(torch.nn.Module):
 
 
 def test_a_layer_gets_the_arguments_of_its_first_call_with_their_values():
-    definition = ModelDefinition("net", (), layer="layer")
     x = torch.arange(4.0)
-    layer, inputs = narrowed(Doubling(), Arguments((x,), {}), definition)
+    layer, inputs = narrowed(Doubling(), Arguments((x,), {}), "layer")
     assert torch.equal(inputs.args[0], x + 1)
     assert inputs.kwargs == {"factor": 3.0}
     assert torch.equal(layer(*inputs.args, **inputs.kwargs), 3 * (x + 1))
@@ -97,8 +96,7 @@ class Calls(torch.nn.Module):
 
 
 def test_arguments_that_are_one_tensor_or_one_memory_stay_so():
-    definition = ModelDefinition("net", (), layer="layer")
-    layer, inputs = narrowed(Calls(), Arguments((torch.zeros(1, 4),), {}), definition)
+    layer, inputs = narrowed(Calls(), Arguments((torch.zeros(1, 4),), {}), "layer")
     assert layer(*inputs.args) == (True, (0, 2), True)
 
 
@@ -121,9 +119,7 @@ def test_a_layer_that_is_run_several_times_counts_as_often():
 )
 def test_a_layer_that_is_not_run_is_explained(layer, message):
     with pytest.raises(OpcostError, match=message):
-        narrowed(
-            Doubling(), Arguments((torch.ones(2),), {}), ModelDefinition("net", (), layer=layer)
-        )
+        narrowed(Doubling(), Arguments((torch.ones(2),), {}), layer)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from opcost.errors import OpcostError
 from opcost.measuring import benchmark
 from opcost.measuring.subjects import ModelSubject
-from opcost.models import libraries
-from opcost.models.configs import define_model, load_models
+from opcost.models import zoo
+from opcost.models.configs import define_models, load_models
 from opcost.models.construction import build
 from opcost.tuples.calls import model_calls
 from opcost.tuples.extraction import extract_model_tuples
@@ -51,12 +51,12 @@ IDS = {"shape": [2, 16], "dtype": "int64", "high": 100}
 def transformer(name, **config):
     inputs = {"input_ids": IDS} | config.pop("more", {})
     document = {"model": f"transformers:{name}", "arguments": TINY.get(name, {}), "inputs": inputs}
-    return define_model(name, document | config, Path(), "net.yaml")
+    return define_models(name, document | config, Path(), "net.yaml").models[name]
 
 
 def timm(name, **config):
     document = {"model": f"timm:{name}", "inputs": [{"shape": [1, 3, 64, 64]}]}
-    return define_model("net", document | config, Path(), "net.yaml")
+    return define_models("net", document | config, Path(), "net.yaml").models["net"]
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -85,7 +85,7 @@ def test_a_model_of_timm_is_extracted(name):
 
 
 def test_a_model_larger_than_the_memory_is_extracted():
-    definition = define_model(
+    definition = define_models(
         "llama",
         {
             "model": "transformers:LlamaForCausalLM",
@@ -96,7 +96,7 @@ def test_a_model_larger_than_the_memory_is_extracted():
         },
         Path(),
         "net.yaml",
-    )
+    ).models["llama"]
     found = model_calls(definition)
     assert 2 * found.parameters[""] > 2**40  # bytes: a tebibyte and more
     assert found.calls
@@ -158,10 +158,10 @@ def test_the_implementation_of_attention_may_be_chosen():
 
 def test_a_library_that_is_not_installed_or_not_known_is_explained(monkeypatch):
     with pytest.raises(OpcostError, match=r"unknown library 'keras'.*are a factory"):
-        define_model("net", {"model": "keras:x", "inputs": [{"shape": [1]}]}, Path(), "net.yaml")
-    monkeypatch.setitem(libraries._CONSTRUCTORS, "no_such_library", None)
+        define_models("net", {"model": "keras:x", "inputs": [{"shape": [1]}]}, Path(), "net.yaml")
+    monkeypatch.setitem(zoo._CONSTRUCTORS, "no_such_library", None)
     with pytest.raises(OpcostError, match=r"no_such_library is not installed: pip install"):
-        libraries.installed_version("no_such_library")
+        zoo.installed_version("no_such_library")
 
 
 def test_another_version_of_the_library_is_another_definition(monkeypatch):

@@ -11,9 +11,8 @@ from opcost.costs.phases import phase_columns, phase_lines
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import terms_of
 from opcost.measuring.phase_times import phase_times
-from opcost.models.definition import InputSpec, ModelDefinition, Training
-from opcost.models.phases import COMPARED_PHASES, PHASES
-from opcost.rows.quantities import PHASE_TIMES, TIME, TRAINING_CALLS
+from opcost.models.definition import COMPARED_PHASES, PHASES, InputSpec, ModelDefinition, Training
+from opcost.rows.quantities import OVERHEADS, PHASE_TIMES, TIME
 from opcost.statistics import Estimate
 from opcost.tuples.extraction import extract_model_tuples
 
@@ -21,7 +20,7 @@ from tests.comparisons import OF_A_GPU, OVERHEAD, noise, other_models, row
 
 TRAINING = {
     name: seconds
-    for number, kind in enumerate(TRAINING_CALLS, 2)
+    for number, kind in enumerate([*OVERHEADS][3:], 2)
     for name, seconds in zip(
         (f"{kind}_overhead_s", f"{kind}_overhead_ci_low_s", f"{kind}_overhead_ci_high_s"),
         (number * 1e-5, 0.9 * number * 1e-5, 1.1 * number * 1e-5),

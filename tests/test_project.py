@@ -179,7 +179,7 @@ def test_packages_import_from_those_above_them_only():
 
 KNOW_KINDS = {
     "devices/kinds.py", "devices/processor.py", "devices/gpu.py", "energy/meters.py",
-    "models/process_state.py",  # autocast has a switch for each
+    "models/conditions.py",  # autocast has a switch for each
     "tuples/work.py",  # reckons on the processor, whatever the target
     "devices/machine.py",  # a key of torch/version.py
     "target.py",  # declares which kind has a setting

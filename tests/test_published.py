@@ -4,7 +4,7 @@ import pytest
 import yaml
 from opcost.costs.published_text import published_lines
 from opcost.errors import OpcostError
-from opcost.models.published import Published, read_published
+from opcost.published import Published, read_published
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
 from opcost.statistics import Estimate
 from opcost.study import load_study
@@ -63,9 +63,6 @@ def test_a_file_of_a_spreadsheet_begins_with_a_byte_order_mark(tmp_path):
         ("model,device,time_s\nnet,A30\n,A30,1\n", "line 3: a row has a model, a device"),
         ("model,device,time_s\nnet,A30,1,2\n", "line 2: a row has a model, a device"),
         ("model,device,time_s\n\n\nnet,A30,fast\n", "line 4, time_s: 'fast'"),
-        ("model,device,time_s,time_s\nnet,A30,1,2\n", "has the column time_s twice"),
-        ("model,device,time_s\nnet,A30,1_000\n", "'1_000' is no number above 0"),
-        ("model,device,time_s\nnet,A\x1b[2J,1\n", r"line 2, device: 'A\\x1b.* printable"),
         ("", "has no column model"),
     ],
 )

@@ -16,7 +16,7 @@ import pytest
 import torch
 from opcost.databases.database import REFERENCE
 from opcost.errors import OpcostError
-from opcost.models.configs import define_model
+from opcost.models.configs import define_models
 from opcost.tuples.extraction import extract_model_tuples
 from torch import nn
 
@@ -75,7 +75,7 @@ def test_a_module_under_autocast_is_labelled_and_makes_the_calls_of_its_config(n
         "from torch import nn\ndef build(): return nn.Sequential(nn.Linear(8, 16), nn.ReLU())\n"
     )
     config = {"factory": "nets:build", "autocast": "bfloat16", "inputs": [{"shape": [4, 8]}]}
-    definition = define_model("net", config, tmp_path, "net.yaml")
+    definition = define_models("net", config, tmp_path, "net.yaml").models["net"]
     expected = extract_model_tuples(definition, tmp_path)
     assert (cost.model.tuples, cost.model.calls) == (expected.tuples, expected.calls)
 

@@ -87,7 +87,7 @@ def definition_of(code, folder):
         "net",
         (InputSpec((2, 3)),),
         factory=factory,
-        source_digest=source_digest(factory, folder),
+        source_digest=source_digest(folder, factory),
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from opcost.errors import OpcostError
-from opcost.models.configs import define_model
+from opcost.models.configs import define_models
 from opcost.models.construction import build
 from opcost.plain_yaml import read_yaml
 from opcost.tuples.extraction import extract_model_tuples
@@ -33,7 +33,7 @@ def net(folder, more="pass", result="x", **config):
     name = f"net_{folder.name}"
     (folder / f"{name}.py").write_text(FILE.format(more=more, result=result))
     document = {"factory": f"{name}.py:build", "inputs": [{"shape": [8, 16]}], **config}
-    return define_model("net", document, folder, "net.yaml"), folder
+    return define_models("net", document, folder, "net.yaml").models["net"], folder
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,8 @@ def test_complex_parameters_stay_complex(dtype, tmp_path):
 
 def test_random_weights_are_not_downloaded():
     config = {"model": "resnet18", "arguments": {"weights": "DEFAULT"}}
-    definition = define_model("net", config | {"inputs": [{"shape": [1, 3, 32, 32]}]}, Path(), "n")
+    document = config | {"inputs": [{"shape": [1, 3, 32, 32]}]}
+    definition = define_models("net", document, Path(), "n").models["net"]
     with pytest.raises(OpcostError, match="nothing is downloaded: leave `weights` out"):
         extract_model_tuples(definition)
 

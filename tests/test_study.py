@@ -17,8 +17,10 @@ from opcost.configuration import (
     targets_named_last,
 )
 from opcost.errors import OpcostError
-from opcost.study import Conditions, ModelDefinition, default_measurement, load_study
+from opcost.study import Conditions, ModelDefinition, load_study
 from opcost.target import OperatingPoint
+
+from tests.quick_measurement import default_measurement
 
 CONFIG = {"models": ["net"], "targets": {"local": {"device": "cpu"}}}
 MODEL = {"model": "resnet18", "inputs": [{"shape": [1, 3, 64, 64]}]}

@@ -12,11 +12,18 @@ from opcost.measuring import benchmark
 from opcost.measuring.operand_values import steady
 from opcost.measuring.subjects import ModelSubject
 from opcost.measuring.workload import operator_workload
-from opcost.models.configs import define_model
-from opcost.models.construction import build, example_further_inputs, example_inputs
-from opcost.models.definition import InputSpec, ModelDefinition, Training
-from opcost.models.iteration import runnable
-from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
+from opcost.models.configs import define_models
+from opcost.models.construction import build
+from opcost.models.definition import (
+    BACKWARD,
+    FORWARD,
+    LOSS,
+    OPTIMIZER,
+    InputSpec,
+    ModelDefinition,
+    Training,
+)
+from opcost.models.iteration import iteration_of
 from opcost.tuples.calls import model_calls
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.model_tuples import read_model_tuples, write_model_tuples
@@ -62,7 +69,7 @@ CONFIG = {"model": "resnet18", "mode": "training", "inputs": [{"shape": [2, 3, 3
 
 
 def defined(folder=Path(), **config):
-    return define_model("net", CONFIG | config, folder, "net.yaml")
+    return define_models("net", CONFIG | config, folder, "net.yaml").models["net"]
 
 
 def test_a_config_says_how_a_model_is_trained():
@@ -300,9 +307,7 @@ def loss(output): return output.square().mean()
 def test_each_step_makes_the_same_calls_whatever_the_learning_rate(optimizer, tmp_path):
     """A step in the middle of a training: the corrections of the first steps have faded."""
     definition = of_file(tmp_path, SMALL, loss="loss", optimizer=optimizer)
-    further = example_further_inputs(definition)
-    run = runnable(build(definition, tmp_path), definition, further, tmp_path)
-    inputs = example_inputs(definition)
+    run, inputs, _ = iteration_of(definition, build(definition, tmp_path), tmp_path)
     first = model_calls(definition, tmp_path)
     training = replace(definition.training, optimizer_arguments={"lr": 0.5})
     assert model_calls(replace(definition, training=training), tmp_path).calls == first.calls
@@ -321,9 +326,9 @@ def test_flops_are_those_of_a_second_count(model):
     definition = trained(model, 64)
     found = extract_model_tuples(definition)
     counted = sum(count * (record.flops or 0) for record, count in found.kernels())
-    run = runnable(build(definition), definition, example_further_inputs(definition))
+    run, inputs, _ = iteration_of(definition, build(definition))
     with Products() as products:
-        run(*example_inputs(definition).args)
+        run(*inputs.args)
     assert counted == products.flops
 
 

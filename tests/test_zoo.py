@@ -5,8 +5,8 @@ from opcost.costs.summary import first_screen
 from opcost.errors import OpcostError
 from opcost.measuring.benchmark import measure
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
-from opcost.models.construction import build, example_inputs
-from opcost.models.torchvision_models import installed
+from opcost.models.construction import build
+from opcost.models.inputs import example_inputs
 from opcost.models.zoo import official_inputs
 from opcost.report.picture import draw
 from opcost.rows import records, schemas
@@ -17,6 +17,7 @@ from opcost.tuples.model_table import as_text, rows_of
 from opcost.tuples.model_tuples import read_model_tuples, refusals, write_model_tuples
 
 from tests.stations import station_of
+from tests.torchvision_models import installed
 
 TARGETS = {"local": {"device": "cpu"}}
 
@@ -30,7 +31,7 @@ def chosen(**selection):
 
 
 def test_the_inputs_are_those_of_the_installed_torchvision():
-    remedy = "PYTHONPATH=scripts python -m opcost.models.torchvision_models writes them anew"
+    remedy = "PYTHONPATH=scripts python -m tests.torchvision_models writes them anew"
     assert official_inputs() == installed(), remedy
 
 

@@ -56,7 +56,7 @@ def model_sources(wildcards):
     digest. A path with braces, which would be wildcards, is left out.
     """
     model = model_at(wildcards.model, EXTRACTED_AT)
-    configs = [name for name, models in STUDY.configs.items() if model in models]
+    configs = [name for name, each in STUDY.configs.items() if model in each.models]
     sources = sources_of(STUDY.models[model], [*configs, model][0], STUDY.model_directory)
     return [path for path in map(str, sources) if not {*"{}"} & {*path}]
 

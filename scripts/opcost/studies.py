@@ -6,9 +6,10 @@ present study take precedence.
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,21 +33,9 @@ from opcost.results_folder import (
     target_folders,
 )
 from opcost.rows.comparability import meaning
-from opcost.study import Study
 from opcost.text import counted, wrapped
 from opcost.tuples.model_tuples import ModelTuples, named
 from opcost.tuples.traces import calls_on
-from opcost.values import OBJECT, check_values, list_of
-
-_RULES = {
-    "asked": OBJECT,
-    "models": OBJECT,
-    "extractions": OBJECT,
-    "targets": OBJECT,
-    "generations": list_of(OBJECT),
-    "sweeps": list_of(OBJECT),
-    "target_sweeps": list_of(OBJECT),
-}
 
 
 @dataclass(frozen=True)
@@ -66,22 +55,55 @@ class Remembered:
     sweeps: tuple[Sweep, ...]
     target_sweeps: tuple[Sweep, ...]
 
+    @classmethod
+    def of(cls, addresses: Addresses, asked: Mapping[str, Any]) -> Self:
+        """The study at these addresses."""
+        study = addresses.study
+        return cls(
+            dict(asked),
+            study.models,
+            {name: addresses.extraction(name) for name in study.models},
+            addresses.folders,
+            {target: each.to_json() for target, each in study.conditions.items()},
+            study.generations,
+            study.sweeps,
+            study.target_sweeps,
+        )
 
-def describe(addresses: Addresses, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of a study's file."""
-    study = addresses.study
-    return {
-        "asked": dict(asked),
-        "models": {name: each.to_json() for name, each in study.models.items()},
-        "extractions": {name: addresses.extraction(name).stem for name in study.models},
-        "targets": {
-            target: [addresses.folders[target].name, each.to_json()]
-            for target, each in study.conditions.items()
-        },
-        "generations": list(map(asdict, study.generations)),
-        "sweeps": list(map(asdict, study.sweeps)),
-        "target_sweeps": list(map(asdict, study.target_sweeps)),
-    }
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any], results: Path) -> Self:
+        """The study that `to_document` described."""
+        targets = {name: (folder, text) for name, (folder, text) in document["targets"].items()}
+        return cls(
+            document["asked"],
+            {name: ModelDefinition.from_json(text) for name, text in document["models"].items()},
+            {name: extraction(each, results) for name, each in document["extractions"].items()},
+            {name: target_folder(name, each, results) for name, (each, _) in targets.items()},
+            {name: text for name, (_, text) in targets.items()},
+            tuple(map(Generation.from_document, document["generations"])),
+            tuple(Sweep(**each) for each in document["sweeps"]),
+            tuple(Sweep(**each) for each in document["target_sweeps"]),
+        )
+
+    def to_document(self) -> dict[str, Any]:
+        """The content of the study's file."""
+        return {
+            "asked": self.asked,
+            "models": {name: each.to_json() for name, each in self.models.items()},
+            "extractions": {name: each.stem for name, each in self.extractions.items()},
+            "targets": {
+                target: [folder.name, self.conditions[target]]
+                for target, folder in self.folders.items()
+            },
+            "generations": list(map(asdict, self.generations)),
+            "sweeps": list(map(asdict, self.sweeps)),
+            "target_sweeps": list(map(asdict, self.target_sweeps)),
+        }
+
+
+def remember(addresses: Addresses, asked: Mapping[str, Any]) -> None:
+    """Write the file of a study."""
+    write_json(addresses.file, Remembered.of(addresses, asked).to_document())
 
 
 def remembered(results: Path = RESULTS) -> list[Remembered]:
@@ -115,21 +137,9 @@ def folder_named(target: str, results: Path = RESULTS) -> Path:
 
 def _read(path: Path, results: Path) -> Remembered:
     remedy = f"delete {path.parent}: tables no longer show its models, unless they are run"
-    document = read_json(path, remedy)
-    check_values({name: document.get(name) for name in _RULES}, _RULES, path, remedy)
     try:
-        targets = {name: (folder, text) for name, (folder, text) in document["targets"].items()}
-        return Remembered(
-            document["asked"],
-            {name: ModelDefinition.from_json(text) for name, text in document["models"].items()},
-            {name: extraction(each, results) for name, each in document["extractions"].items()},
-            {name: target_folder(name, each, results) for name, (each, _) in targets.items()},
-            {name: text for name, (_, text) in targets.items()},
-            tuple(map(Generation.from_document, document["generations"])),
-            tuple(Sweep(**each) for each in document["sweeps"]),
-            tuple(Sweep(**each) for each in document["target_sweeps"]),
-        )
-    except (TypeError, ValueError, KeyError) as error:
+        return Remembered.from_document(read_json(path, remedy), results)
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
         raise OpcostError(
             f"{path} is damaged ({type(error).__name__}: {error}): {remedy}"
         ) from None
@@ -153,62 +163,51 @@ class Shown:
     target_sweeps: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, present: Addresses, others: Iterable[Remembered] | None = None) -> Self:
-        """The content of a study's tables. `others` are by default those of its results folder."""
-        study = present.study
-        known = list(remembered(present.results) if others is None else others)
-        models = {name: each for one in known for name, each in one.models.items()}
-        models |= study.models
-        extractions = {name: each for one in known for name, each in one.extractions.items()}
+    def of(cls, present: Addresses) -> Self:
+        """The content of a study's tables, in its results folder."""
+        now, known = Remembered.of(present, {}), remembered(present.results)
+        every = [*known, now]
+        models = {name: each for one in every for name, each in one.models.items()}
+        extractions = {name: each for one in every for name, each in one.extractions.items()}
+        conditions = {name: each for one in every for name, each in one.conditions.items()}
         folders = {
-            name: each for one in known for name, each in one.folders.items() if each.is_dir()
-        } | present.folders
-        conditions = {name: text for one in known for name, text in one.conditions.items()}
-        conditions |= {name: each.to_json() for name, each in study.conditions.items()}
-        models_on = {
-            target: [
-                *(study.models if target in study.conditions else ()),
-                *sorted(
-                    {
-                        name
-                        for one in known
-                        for name, each in one.models.items()
-                        if each == models[name]
-                        and one.folders.get(target) == folder
-                        and extractions[name].exists()
-                        and _is_measured(folder, each)
-                    }
-                    - ({*study.models} if target in study.conditions else set())
-                ),
-            ]
-            for target, folder in folders.items()
+            name: each
+            for one in every
+            for name, each in one.folders.items()
+            if one is now or each.is_dir()
         }
-        targets = [*study.conditions, *sorted(folders.keys() - study.conditions.keys())]
-        targets = [each for each in targets if models_on[each]]
-        shown = {name for target in targets for name in models_on[target]}
-        names = [
-            *(name for name in study.models if name in shown),
-            *sorted(shown - {*study.models}),
-        ]
-        every: list[Study | Remembered] = [study, *reversed(known)]
-        own = {name: present.extraction(name) for name in study.models}
+
+        def models_on(target: str) -> list[str]:
+            own = now.models if target in now.folders else {}
+            measured = {
+                name
+                for one in known
+                if one.folders.get(target) == folders[target]
+                for name, each in one.models.items()
+                if each == models[name]
+                and one.extractions[name].exists()
+                and _is_measured(folders[target], each)
+            }
+            return [*own, *sorted(measured - own.keys())]
+
+        on = {
+            target: found
+            for target in [*now.folders, *sorted(folders.keys() - now.folders.keys())]
+            if (found := models_on(target))
+        }
+        shown = {name for found in on.values() for name in found}
+        names = [name for name in now.models if name in shown]
+        names += sorted(shown - now.models.keys())
         return cls(
             {name: models[name].to_json() for name in names},
-            {name: str(own.get(name) or extractions[name]) for name in names},
-            {name: str(folders[name]) for name in targets},
+            {name: str(extractions[name]) for name in names},
+            {target: str(folders[target]) for target in on},
             # Changed durations are no reason to make tables again.
-            {name: str(meaning(conditions[name])) for name in targets},
-            {name: models_on[name] for name in targets},
-            _once(asdict(each) for one in every for each in one.generations),
-            _once(
-                asdict(each) for one in every for each in one.sweeps if shown >= each.points.keys()
-            ),
-            _once(
-                asdict(each)
-                for one in every
-                for each in one.target_sweeps
-                if {*targets} >= each.points.keys()
-            ),
+            {target: str(meaning(conditions[target])) for target in on},
+            on,
+            _newest([one.generations for one in every]),
+            _newest([one.sweeps for one in every], shown),
+            _newest([one.target_sweeps for one in every], on),
         )
 
     @classmethod
@@ -267,17 +266,17 @@ class Shown:
 def _is_measured(folder: Path, definition: ModelDefinition) -> bool:
     """Whether a model is measured; an isolated operator has no measurement of its own name."""
     name = definition_address(definition)
-    return definition.operator is not None or measurement(folder, MODELS, name, 1, EAGER).exists()
+    return definition.is_operator or measurement(folder, MODELS, name, 1, EAGER).exists()
 
 
-def _once(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first document of each name."""
-    found: dict[str, dict[str, Any]] = {}
-    for each in documents:
-        found.setdefault(each["name"], each)
-    return list(found.values())
-
-
-def remember(addresses: Addresses, asked: Mapping[str, Any]) -> None:
-    """Write the file of a study."""
-    write_json(addresses.file, describe(addresses, asked))
+def _newest(
+    studies: Sequence[Iterable[Any]], shown: Collection[str] | None = None
+) -> list[dict[str, Any]]:
+    """The generations or sweeps of studies as documents, the newest of each name; of sweeps those
+    of which all points are `shown`.
+    """
+    found: dict[str, Any] = {}
+    for each in chain.from_iterable(reversed(studies)):
+        if shown is None or all(name in shown for name in each.points):
+            found.setdefault(each.name, each)
+    return list(map(asdict, found.values()))

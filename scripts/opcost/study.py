@@ -8,17 +8,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-from opcost.configuration import checked, read_schema
+from opcost.configuration import checked
 from opcost.devices.kinds import kind_of, protocol_version
 from opcost.errors import OpcostError
 from opcost.models import zoo
 from opcost.models.axes import Sweep, expand, label, places, value_of
-from opcost.models.configs import load_models, name_of
+from opcost.models.configs import Defined, load_models, name_of
 from opcost.models.definition import ModelDefinition
 from opcost.models.generation import Generation
-from opcost.models.published import Published, read_published
+from opcost.published import Published, read_published
 from opcost.results_folder import RESERVED, RESULTS
 from opcost.target import POINT, SETTINGS, Target, point_of, stated
 
@@ -131,10 +131,8 @@ class Study:
     """A checked configuration."""
 
     models: Mapping[str, ModelDefinition]
-    generations: tuple[Generation, ...]
-    sweeps: tuple[Sweep, ...]
+    configs: Mapping[str, Defined]
     target_sweeps: tuple[Sweep, ...]
-    configs: Mapping[str, tuple[str, ...]]
     model_directory: Path
     operators: tuple[str, ...] | None
     max_device_time_s: float | None
@@ -150,11 +148,21 @@ class Study:
     @property
     def end_to_end(self) -> list[str]:
         """The models that are measured end to end: all except isolated operators."""
-        return [name for name, each in self.models.items() if each.operator is None]
+        return [name for name, each in self.models.items() if not each.is_operator]
+
+    @property
+    def generations(self) -> tuple[Generation, ...]:
+        """The requests to language models, whose steps are models."""
+        return tuple(each for config in self.configs.values() for each in config.generations)
+
+    @property
+    def sweeps(self) -> tuple[Sweep, ...]:
+        """The configs with axes, and isolated operators."""
+        return _sweeps(self.configs)
 
     def models_of(self, name: str) -> list[str]:
         """The models of a config: several for generation steps, layers or axes."""
-        return list(self.configs.get(name, (name,)))
+        return list(self.configs[name].models) if name in self.configs else [name]
 
 
 def load_study(config: Mapping[str, Any]) -> Study:
@@ -178,14 +186,12 @@ def load_study(config: Mapping[str, Any]) -> Study:
     _check_operating_points(targets)
     target_sweeps = _target_sweeps(targets)
     requests = {name: ClusterRequest(**target.pop("cluster")) for name, target in targets.items()}
-    models, generations, sweeps, configs = _models(document)
-    _check_axes(sweeps, target_sweeps)
+    configs = _configs(document)
+    _check_axes(_sweeps(configs), target_sweeps)
     return Study(
-        models=models,
-        generations=generations,
-        sweeps=sweeps,
-        target_sweeps=target_sweeps,
+        models=_models(document, configs),
         configs=configs,
+        target_sweeps=target_sweeps,
         model_directory=Path(document["model_directory"]),
         operators=None if operators == "all" else tuple(operators),
         max_device_time_s=document["max_device_time_s"],
@@ -233,6 +239,10 @@ def without_axes(targets: Mapping[str, Any]) -> dict[str, Any]:
                 )
             found[each.name] = each.config
     return found
+
+
+def _sweeps(configs: Mapping[str, Defined]) -> tuple[Sweep, ...]:
+    return tuple(Sweep(name, each.points) for name, each in configs.items() if each.points)
 
 
 def _target_sweeps(targets: Mapping[str, Mapping[str, Any]]) -> tuple[Sweep, ...]:
@@ -306,44 +316,31 @@ def _check_operating_points(targets: Mapping[str, Mapping[str, Any]]) -> None:
             )
 
 
-class _Models(NamedTuple):
-    models: dict[str, ModelDefinition]
-    generations: tuple[Generation, ...]
-    sweeps: tuple[Sweep, ...]
-    configs: dict[str, tuple[str, ...]]
-
-
-def _models(document: Mapping[str, Any]) -> _Models:
-    """The models that `models` lists and `torchvision` selects, with the seed; the generations and
-    sweeps of the former; and the models of each config.
-    """
-    directory = Path(document["model_directory"])
-    models: dict[str, ModelDefinition] = {}
-    generations: list[Generation] = []
-    sweeps: list[Sweep] = []
-    configs: dict[str, tuple[str, ...]] = {}
+def _configs(document: Mapping[str, Any]) -> dict[str, Defined]:
+    """The models that `models` lists, with the seed, by the name of the entry."""
+    seed = document["measurement"]["seed"]
+    configs: dict[str, Defined] = {}
     for entry in document["models"]:
         name = name_of(entry)
         if name in configs:
             raise OpcostError(f"models: {name} is there twice: give one of the two another name")
-        defined = load_models(entry, directory)
-        models |= defined.models
-        configs[name] = tuple(defined.models)
-        generations += defined.generations
-        sweeps += [Sweep(name, defined.points)] if defined.points else []
-    chosen = zoo.select(**document["torchvision"]) if document["torchvision"] else {}
-    twice = sorted(models.keys() & chosen.keys())
-    if twice:
-        raise OpcostError(
-            f"{', '.join(twice)}: both a config in {directory} that `models` names and chosen by "
-            "`torchvision`: rename the config, or choose by narrower `torchvision.names`"
-        )
+        found = load_models(entry, Path(document["model_directory"]))
+        models = {each: replace(model, seed=seed) for each, model in found.models.items()}
+        configs[name] = found._replace(models=models)
+    return configs
+
+
+def _models(
+    document: Mapping[str, Any], configs: Mapping[str, Defined]
+) -> dict[str, ModelDefinition]:
+    """The models of the configs, and those that `torchvision` selects, with the seed."""
     seed = document["measurement"]["seed"]
-    seeded = {name: replace(model, seed=seed) for name, model in {**models, **chosen}.items()}
-    return _Models(seeded, tuple(generations), tuple(sweeps), configs)
-
-
-def default_measurement() -> MeasurementSettings:
-    """The default settings."""
-    properties = read_schema("config")["properties"]["measurement"]["properties"]
-    return MeasurementSettings(**{name: entry["default"] for name, entry in properties.items()})
+    models = {name: model for each in configs.values() for name, model in each.models.items()}
+    chosen = zoo.select(**document["torchvision"]) if document["torchvision"] else {}
+    if twice := sorted(models.keys() & chosen.keys()):
+        raise OpcostError(
+            f"{', '.join(twice)}: both a config in {document['model_directory']} that `models` "
+            "names and chosen by `torchvision`: rename the config, or choose by narrower "
+            "`torchvision.names`"
+        )
+    return models | {name: replace(model, seed=seed) for name, model in chosen.items()}

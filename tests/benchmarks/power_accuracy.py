@@ -22,8 +22,9 @@ import numpy as np
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import Sensor
 from opcost.measuring.trial import run_trial
-from opcost.study import MeasurementSettings, default_measurement
+from opcost.study import MeasurementSettings
 
+from tests.quick_measurement import default_measurement
 from tests.simulated_nvml.card import UUID, Card, CardDevice, CardLoad, build
 from tests.stations import station_of
 

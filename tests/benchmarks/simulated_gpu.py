@@ -24,12 +24,13 @@ import yaml
 from opcost.costs.answers import costs_of_models
 from opcost.devices.device import open_device
 from opcost.measuring.subjects import ModelSubject, OperatorSubject
-from opcost.models import construction
+from opcost.models.conditions import conditions
 from opcost.studies import remembered
-from opcost.study import Conditions, default_measurement
+from opcost.study import Conditions
 from opcost.target import Target
 
 from tests.checkout import Checkout
+from tests.quick_measurement import default_measurement
 from tests.simulated_cuda.gpu import SimulatedGpu
 from tests.stations import station_of
 
@@ -67,7 +68,7 @@ def print_truth(folder: Path, code: Path) -> None:
     truth = {}
 
     def add(key, subject):
-        with construction.conditions(subject.trained):
+        with conditions(subject.trained):
             workload = subject.set_up(station).workload
             workload.run(1)
             device.synchronise()

@@ -24,16 +24,17 @@ from opcost.devices.device import open_device
 from opcost.measuring import timing
 from opcost.measuring.operands import Rotation, operand_sets
 from opcost.measuring.workload import operator_workload
-from opcost.models.construction import inference_conditions
+from opcost.models.conditions import inference_conditions
 from opcost.noise import Runs, block_error, combined, pooled
 from opcost.statistics import Estimate, median
-from opcost.study import default_measurement
 from opcost.target import Target
 from opcost.tuples.description import describe_tensor
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.tuple_record import TupleRecord
 from opcost.tuples.work import minimal_bytes
 from torch.utils.benchmark import Timer
+
+from tests.quick_measurement import default_measurement
 
 USUAL_SD = 0.02
 OPERATORS = {

@@ -7,10 +7,11 @@ from typing import Any
 
 import yaml
 from opcost.models.configs import load_model
-from opcost.study import default_measurement, load_study
+from opcost.study import load_study
 
 from tests.fuzz.documents import INF, NAN, Wrong, anyhow, changed, damaged
 from tests.fuzz.tally import Case
+from tests.quick_measurement import default_measurement
 
 REPOSITORY = Path(__file__).parent.parent.parent
 MODELS = REPOSITORY / "tests" / "study" / "models"

@@ -16,8 +16,10 @@ from opcost.costs.model_argument import find_model
 from opcost.databases.database import read_database
 from opcost.devices.device import Device, open_device
 from opcost.measuring.workload import model_workload
-from opcost.models import construction
+from opcost.models.conditions import inference_conditions
+from opcost.models.construction import build
 from opcost.models.definition import ModelDefinition
+from opcost.models.iteration import iteration_of
 from opcost.study import Conditions
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
@@ -30,11 +32,10 @@ def times(
     definition: ModelDefinition, code: Path | None, conditions: Conditions, device: Device
 ) -> Iterator[dict[str, Any]]:
     """Calls in an iteration and mean microseconds: of each kernel, of each function of CUDA."""
-    with construction.inference_conditions():
-        module = construction.build(definition, code).to(device.torch_device)
-        stated = definition.stating(construction.parameter_dtypes(module))
-        inputs = construction.example_inputs(stated)
-        workload = model_workload(module, inputs, device, conditions.measurement.cache_state)
+    with inference_conditions():
+        module = build(definition, code).to(device.torch_device)
+        run, inputs, _ = iteration_of(definition, module, code, device=device.torch_device)
+        workload = model_workload(run, inputs, device, conditions.measurement.cache_state)
         workload.run(workload.rotation)
         device.synchronise()
         with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:

@@ -19,7 +19,7 @@ from typing import Any, Self
 from opcost.databases.database import read_database
 from opcost.devices.device import Device, open_device
 from opcost.measuring.operands import Rotation, operand_sets
-from opcost.models.construction import inference_conditions
+from opcost.models.conditions import inference_conditions
 from opcost.study import Conditions
 from opcost.tuples.operator_tuple import OperatorTuple
 

@@ -15,9 +15,10 @@ from opcost.measuring.power_load import Replays, load_of
 from opcost.measuring.timing import MODEL_WAITS, WAITS, time_workload
 from opcost.measuring.workload import ModelWorkload
 from opcost.models.inputs import Arguments
-from opcost.study import default_measurement
 from opcost.target import Target
 from opcost.tuples.recorder import CallLog
+
+from tests.quick_measurement import default_measurement
 
 pytestmark = [
     pytest.mark.gpu,

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 from opcost.measuring.operands import Rotation, operand_sets
-from opcost.models.construction import inference_conditions
+from opcost.models.conditions import inference_conditions
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.models.zoo import select
 from opcost.tuples.extraction import extract_model_tuples

@@ -4,9 +4,9 @@ import pytest
 import torch
 import transformers
 from opcost.measuring.workload import operator_workload
-from opcost.models.construction import build, example_further_inputs, example_inputs
+from opcost.models.construction import build
 from opcost.models.definition import InputSpec, ModelDefinition, Training
-from opcost.models.iteration import runnable
+from opcost.models.iteration import iteration_of
 from opcost.tuples.extraction import extract_model_tuples
 
 from tests.products import Products, both_counts
@@ -51,9 +51,9 @@ def test_a_step_of_torchvision_has_the_flops_of_the_second_count_and_its_tuples_
         training=Training("cross_entropy", {}, labels, optimizer="AdamW"),
     )
     kernels = extract_model_tuples(definition).kernels()
-    run = runnable(build(definition), definition, example_further_inputs(definition))
+    run, inputs, _ = iteration_of(definition, build(definition))
     with torch.enable_grad(), Products() as products:
-        run(*example_inputs(definition).args)
+        run(*inputs.args)
     assert sum(count * (record.flops or 0) for record, count in kernels) == products.flops
     for record, _ in kernels:
         operator_workload(record, cpu, "warm", 0).run(1)

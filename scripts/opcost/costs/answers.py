@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from opcost.costs.comparison import Tables
 from opcost.costs.trust import trust_in_all
-from opcost.models.phases import COMPARED_PHASES, FORWARD
+from opcost.models.definition import COMPARED_PHASES, FORWARD
 from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME, is_limit, quantity_of
 

@@ -13,7 +13,7 @@ short loop over few operators, has no cold calls.
 
 from collections.abc import Mapping, Sequence
 
-from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
+from opcost.models.definition import BACKWARD, FORWARD, LOSS, OPTIMIZER
 from opcost.tuples.model_tuples import ModelTuples
 
 Weights = Mapping[str, float]

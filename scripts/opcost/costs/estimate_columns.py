@@ -8,7 +8,7 @@ from typing import Any
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.phases import phase_columns
 from opcost.costs.terms import Term, flops_of
-from opcost.models.phases import COMPARED_PHASES
+from opcost.models.definition import COMPARED_PHASES
 from opcost.rows import comparability
 from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import ENERGY, HOST_TIME, TIME

@@ -3,16 +3,21 @@
 import json
 import re
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from opcost.configuration import check_name, read_schema
 from opcost.errors import OpcostError
 from opcost.models import zoo
-from opcost.models.configs import Defined, define_models, load_model, load_models
+from opcost.models.configs import (
+    Defined,
+    define_models,
+    input_dtypes,
+    load_model,
+    load_models,
+    read_tensor,
+)
 from opcost.models.definition import InputSpec, ModelDefinition
-from opcost.models.inputs import input_dtypes, read_tensor
 from opcost.models.variants import Options, variants
 
 CONFIGS = Path("config/models")
@@ -41,7 +46,7 @@ def find_model(name: str, options: Options = _NONE) -> tuple[ModelDefinition, Pa
         if options != _NONE:
             return _of_variant(str(config), options, config.parent)
         found = load_model(part, config.parent)
-        if found.operator is not None:
+        if found.is_operator:
             from opcost.tuples.extraction import extract_model_tuples  # imports PyTorch
 
             [record] = extract_model_tuples(found).tuples
@@ -50,19 +55,9 @@ def find_model(name: str, options: Options = _NONE) -> tuple[ModelDefinition, Pa
                 f"--tuple {shlex.quote(str(record.operator_tuple))}"
             )
         return found, config.parent
-    if options.inputs or zoo.family(name) is None:
-        directory = Path.cwd() if ":" in name else CONFIGS
-        label = name.rpartition(":")[2] if ":" in name or zoo.family(name) else None
-        return _of_variant(name, options, directory, label)
-    [batch] = options.batches or (1,)
-    [official] = zoo.select(list(zoo.official_inputs()), [name], batch).values()
-    return replace(
-        official,
-        zoo=not options.arguments,  # weights fix some, such as num_classes
-        arguments=dict(options.arguments),
-        dtype=dtype,
-        memory_format="channels_last" if options.channels_last else "contiguous",
-    ), None
+    directory = Path.cwd() if ":" in name else CONFIGS
+    label = name.rpartition(":")[2] if ":" in name or zoo.family(name) else None
+    return _of_variant(name, options, directory, label)
 
 
 def _of_variant(
@@ -88,9 +83,9 @@ def find_steps(name: str, options: Options = _NONE) -> tuple[Defined, Path | Non
                 if options != _NONE:
                     raise _no_options(config)
                 steps = {step: found.models[step] for step in generation.models}
-                return Defined(steps, (generation,)), config.parent
+                return Defined(steps, [generation], {}), config.parent
     definition, search_path = find_model(name, options)
-    return Defined({definition.name: definition}), search_path
+    return Defined({definition.name: definition}, [], {}), search_path
 
 
 def config_path(name: str) -> Path | None:
@@ -149,7 +144,7 @@ def run_command(definition: ModelDefinition, name: str) -> str:
         own = definition.name.partition(_STEP)[0] == config.stem
         batch = [] if own else [f"--batch={definition.batch_size}"]
         return shlex.join([*words[:2], name.partition(_STEP)[0], *batch])
-    if definition.zoo:
+    if zoo.has_official_inputs(definition):
         words += [] if definition.batch_size == 1 else [f"--batch={definition.batch_size}"]
     else:
         words += [

@@ -21,7 +21,7 @@ from opcost.costs.interpolation import Interpolation
 from opcost.costs.terms import Row
 from opcost.databases.database import read_database
 from opcost.errors import OpcostError
-from opcost.models.construction import input_bytes
+from opcost.models.inputs import input_bytes
 from opcost.rows import comparability
 from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.statistics import Estimate, correlated_sum, weighted_sum
@@ -224,9 +224,9 @@ def offload_memory(model: ModelTuples, budget_bytes: int) -> OffloadMemory:
     Raises OpcostError if the budget is too small, and for a model of unknown memory.
     """
     definition = model.definition
-    if definition is None or definition.operator is not None:
+    if definition is None or definition.is_operator:
         raise OpcostError(f"--offload: {model.model} is no model with weights")
-    if model.trains or definition.cached_tokens is not None:
+    if model.trains or definition.generates:
         what = "a training step" if model.trains else "a step of generating text"
         kept = "gradients and optimizer state" if model.trains else "cached keys and values"
         raise OpcostError(

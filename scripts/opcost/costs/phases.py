@@ -9,7 +9,7 @@ from opcost.costs.call_overhead import added
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.headline import ESTIMATED
 from opcost.costs.terms import Row
-from opcost.models.phases import BACKWARD, COMPARED_PHASES, FORWARD, compared_phase
+from opcost.models.definition import BACKWARD, COMPARED_PHASES, FORWARD, compared_phase
 from opcost.rows.quantities import PHASE_TIMES, TIME
 from opcost.rows.runs import combined_value
 from opcost.statistics import Estimate

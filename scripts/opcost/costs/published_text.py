@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from opcost.costs.headline import headline, of_each
 from opcost.costs.terms import Row
-from opcost.models.published import Published
+from opcost.published import Published
 from opcost.rows.quantities import COMPARED, Quantity
 from opcost.statistics import Estimate
 from opcost.text import difference, table, with_interval, wrapped

@@ -16,7 +16,7 @@ from opcost.measuring.station import Station
 from opcost.measuring.subjects import SetUp, Subject
 from opcost.measuring.timing import TimeMeasurement
 from opcost.measuring.trial import Trial, run_trial
-from opcost.models import construction
+from opcost.models.conditions import conditions
 from opcost.models.source import ChangedSource
 from opcost.models.user_code import reason, user_code
 from opcost.rows.flags import ABOVE_ROOF, POINT_CHANGED
@@ -45,7 +45,7 @@ def measure(
     row = {**station.columns(), **subject.columns()}
     with station.device.within_free_memory():
         try:
-            with construction.conditions(subject.trained), user_code():
+            with conditions(subject.trained), user_code():
                 found = _measured(subject, station, row, checkpoint)
                 found = _measured(subject, station, row, checkpoint)
                 now = station.device.setup()

@@ -31,7 +31,7 @@ from opcost.devices.device import Device, nothing
 from opcost.devices.device_file import Sample
 from opcost.devices.disturbance import Watch
 from opcost.measuring.training_overhead import training_calls_s
-from opcost.models.construction import inference_conditions
+from opcost.models.conditions import inference_conditions
 
 _BLOCKS = 24
 _COPIES = 8

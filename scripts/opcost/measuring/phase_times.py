@@ -11,7 +11,7 @@ from opcost import statistics
 from opcost.devices.disturbance import Watch
 from opcost.measuring.timing import TimeMeasurement
 from opcost.measuring.workload import ModelWorkload
-from opcost.models.phases import FORWARD, LOSS, PHASES
+from opcost.models.definition import FORWARD, LOSS, PHASES
 from opcost.statistics import Estimate
 
 _LEAST_BLOCKS = 10

@@ -153,7 +153,7 @@ class ModelSubject(Subject):
     ) -> None:
         self.definition, self.search_path, self.expected = definition, search_path, expected
         self.name = f"model {definition.name}"
-        self.trained = definition.training is not None
+        self.trained = definition.trains
 
     @property
     def description(self) -> str:  # type: ignore[override]  # a plain attribute of operators
@@ -192,28 +192,23 @@ class ModelSubject(Subject):
         from opcost.measuring.launch import launched
         from opcost.measuring.supervision import Supervision, check_inputs_fit
         from opcost.measuring.workload import model_workload
-        from opcost.models import construction
-        from opcost.models.iteration import runnable
-        from opcost.models.layers import narrowed
+        from opcost.models.conditions import run_compiled_parts_eagerly
+        from opcost.models.construction import build
+        from opcost.models.iteration import iteration_of
         from opcost.tuples.replay import tensors_in_tree
 
         device, definition = station.device, self.definition
         check_inputs_fit(definition, device)
         supervision = Supervision(definition.name, device.torch_device)
-        module = construction.build(definition, self.search_path).to(device.torch_device)
+        where = device.torch_device
+        module = build(definition, self.search_path).to(where)
         supervision.settle()
-        definition = definition.stating(construction.parameter_dtypes(module))
-        further = construction.example_further_inputs(definition).to(device.torch_device)
-        run = runnable(module, definition, further, self.search_path)
-        own = construction.example_inputs(definition)
-        if definition.layer is not None:
-            own = own.to(device.torch_device)
-        construction.run_compiled_parts_eagerly()  # code and loss have been imported
-        run, inputs = narrowed(run, own, definition)
+        run, inputs, _ = iteration_of(definition, module, self.search_path, device=where)
+        run_compiled_parts_eagerly()  # code and loss have been imported
         cache_state = station.conditions.measurement.cache_state
         workload = model_workload(run, inputs, device, cache_state)
         executed = supervision.before_timing(workload.output)
-        construction.run_compiled_parts_eagerly()  # also parts that forward compiled
+        run_compiled_parts_eagerly()  # also parts that forward compiled
         differing = None if self.expected is None else self.expected.differing_calls(executed)
 
         def find_flags() -> dict[str, bool]:

@@ -8,10 +8,10 @@ import torch
 
 from opcost.devices.device import Device
 from opcost.measuring.supervision import check_inputs_fit
-from opcost.models import construction
+from opcost.models.conditions import conditions
+from opcost.models.construction import build
 from opcost.models.definition import ModelDefinition
-from opcost.models.iteration import runnable
-from opcost.models.layers import narrowed
+from opcost.models.iteration import iteration_of
 from opcost.models.source import ChangedSource
 from opcost.models.user_code import reason, user_code
 from opcost.text import shortened
@@ -60,21 +60,12 @@ def trace_on(
 def _traced(device: Device, definition: ModelDefinition, search_path: Path) -> ModelCalls:
     """The calls of the model as it is measured: with the weights and inputs of its definition."""
     check_inputs_fit(definition, device)
-    with construction.conditions(definition.training is not None), user_code():
-        module = construction.build(definition, search_path).to(device.torch_device)
-        definition = definition.stating(construction.parameter_dtypes(module))
-        further = construction.example_further_inputs(definition).to(device.torch_device)
-        run = runnable(module, definition, further, search_path)
-        own = construction.example_inputs(definition).to(device.torch_device)
-        run, inputs = narrowed(run, own, definition)
-    return recorded_calls(
-        run,
-        inputs.args,
-        inputs.kwargs,
-        definition.name,
-        device.torch_device,
-        from_config=True,
-    )
+    where = device.torch_device
+    with conditions(definition.trains), user_code():
+        module = build(definition, search_path).to(where)
+        run, inputs, _ = iteration_of(definition, module, search_path, device=where)
+        args, kwargs = inputs.to(where)
+    return recorded_calls(run, args, kwargs, definition.name, where, from_config=True)
 
 
 def _marked(executed: ModelCalls, extracted: ModelTuples) -> ModelCalls:

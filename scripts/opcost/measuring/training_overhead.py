@@ -19,8 +19,8 @@ import torch
 from torch import nn
 
 from opcost.devices.device import Device
+from opcost.models.definition import COMPARED_PHASES, compared_phase
 from opcost.models.inputs import Arguments
-from opcost.models.phases import COMPARED_PHASES, compared_phase
 from opcost.models.training import TrainingStep
 from opcost.tuples.description import describe
 from opcost.tuples.operator_calls import OperatorCalls

@@ -15,9 +15,9 @@ from opcost.devices.device import Device
 from opcost.errors import OpcostError
 from opcost.measuring.operand_values import VALUES_REMEDY
 from opcost.measuring.operands import MEMORY_SHARE, OperandSets, Rotation, operand_sets
+from opcost.models.definition import FORWARD
 from opcost.models.inputs import Arguments
 from opcost.models.iteration import Runnable, copied, held_tensors, prepare
-from opcost.models.phases import FORWARD
 from opcost.models.training import TrainingStep
 from opcost.models.user_code import message
 from opcost.tuples.replay import ReplayCall, check_outputs, tensors_in_tree

@@ -126,21 +126,15 @@ def _of_axes(
                 f"{closest(axis, sorted({*found, *keys}))}"
             ).rstrip()
             continue
-        if outer := [each for each in axes if axis.startswith(f"{each}.") and each not in found]:
-            yield (
-                f"axes.{axis}: its key lies within that of the axis {outer[0]}, whose values would "
-                "replace it: remove one of the two"
-            )
-        elif lost := sorted(set(places(_at(config, axis)))):
-            yield (
-                f"axes.{axis}: its values would replace {axis} of the config, in which ${lost[0]} "
-                "stands: remove the axis or that part of the config"
-            )
-        elif broken := _without_keys(config, axis):
+        if broken := _without_keys(config, axis):
             yield (
                 f"axes.{axis}: {broken}, which has no keys: write it as a mapping, as in "
                 "optimizer: {name: SGD}"
             )
+        over = [each for each in axes if axis.startswith(f"{each}.") and each not in found]
+        over += [f"${each}" for each in places(_at(config, axis))]
+        if over:
+            yield f"axes: {over[0]} and {axis} would replace each other: remove one of the two"
     for place in sorted(found - axes.keys()):
         known = ", ".join(f"${axis}" for axis in axes) or "none"
         begun = [axis for axis in axes if place.startswith(axis)]

@@ -1,9 +1,7 @@
-"""From a model definition to a module and example inputs."""
+"""From a model definition to a module."""
 
 import functools
 import inspect
-import math
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -16,17 +14,12 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 
-from opcost.errors import OpcostError, closest
-from opcost.memory import gib
-from opcost.models.definition import InputSpec, ModelDefinition
-from opcost.models.factory import import_callable, own_arguments
-from opcost.models.inputs import NO_ARGUMENTS, UNSCALED, Arguments, arranged
-from opcost.models.libraries import constructor, library_of
-from opcost.models.user_code import reason, user_code
+from opcost.errors import OpcostError
+from opcost.models.definition import UNSCALED, ModelDefinition
+from opcost.models.source import check_unchanged, import_callable, own_arguments
+from opcost.models.user_code import errors_of, reason, user_code
+from opcost.models.zoo import constructor
 
-_DYNAMO = "torch._dynamo"
-"""The module that torch.compile imports, which takes seconds."""
-_LARGEST_TENSOR_BYTES = 2**63
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 """Dtypes of models that have complex parameters, with the dtypes of these."""
 
@@ -38,6 +31,11 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
     factory's module. Nothing is downloaded: weights are random, and equal for equal definitions.
     Raises OpcostError if the model cannot be built.
     """
+    with errors_of(definition.name):
+        return _built(definition, search_path)
+
+
+def _built(definition: ModelDefinition, search_path: Path | None) -> nn.Module:
     construct, arguments = _constructor(definition, search_path)
     architecture = _weights_left_out() if definition.zoo else nullcontext()
     try:
@@ -52,15 +50,15 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
     except Exception as error:
         remedy = ". Give others as NAME=VALUE with --argument, or as `arguments` of a model config"
         raise OpcostError(
-            f"model {definition.name}: {definition.model or definition.factory} cannot be built "
-            f"with arguments {dict(definition.arguments or {})}: {reason(error)}"
+            f"{definition.source} cannot be built with arguments "
+            f"{dict(definition.arguments or {})}: {reason(error)}"
             f"{'' if _takes(construct, arguments) else remedy}"
         ) from error
     if inspect.iscoroutine(module):
         module.close()
     if not isinstance(module, nn.Module):
         raise OpcostError(
-            f"model {definition.name}: {definition.factory} returned a {type(module).__name__}; "
+            f"{definition.factory} returned a {type(module).__name__}; "
             "it must return an nn.Module, and nothing beside it"
         )
     try:
@@ -68,10 +66,26 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
             return _prepared(module, definition)
     except Exception as error:
         raise OpcostError(
-            f"model {definition.name}: the {type(module).__name__} that "
-            f"{definition.model or definition.factory} "
-            f"returned cannot be prepared for {definition.mode}: {reason(error)}"
+            f"the {type(module).__name__} that {definition.source} returned cannot be prepared "
+            f"for {definition.mode}: {reason(error)}"
         ) from error
+
+
+def _constructor(
+    definition: ModelDefinition, search_path: Path | None
+) -> tuple[Callable[..., Any], Mapping[str, Any]]:
+    """What makes the module, and the arguments that it is called with."""
+    if definition.factory is None:
+        return constructor(definition)
+    check_unchanged(definition, search_path)
+    found = import_callable(definition.factory, "factory", search_path)
+    check_unchanged(definition, search_path)
+    if isinstance(found, nn.Module):
+        raise OpcostError(
+            f"{definition.factory} is an instance of "
+            f"{type(found).__name__}: name a function that returns the module, or its class"
+        )
+    return found, dict(definition.arguments or {})
 
 
 def _takes(construct: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
@@ -91,18 +105,18 @@ def _prepared(module: nn.Module, definition: ModelDefinition) -> nn.Module:
     check_has_values(module)
     dtype: torch.dtype | None = getattr(torch, definition.dtype) if definition.dtype else None
     check_tensors(module, dtype)
-    if definition.training is None:
-        module = module.eval().requires_grad_(False)
-    else:
+    if definition.trains:
         module = module.train()
         _check_hooks(module)
+    else:
+        module = module.eval().requires_grad_(False)
     if dtype is not None:
         convert = functools.partial(_converted, dtype)
         if any(isinstance(parameter, FakeTensor) for parameter in module.parameters()):
             replace_tensors(module, lambda tensor: convert(tensor.detach()))
             return module
         module = module._apply(convert)
-    if definition.training is not None and "float16" in parameter_dtypes(module):
+    if definition.trains and "float16" in parameter_dtypes(module):
         raise OpcostError(UNSCALED)
     if definition.memory_format == "channels_last":
         module = module.to(memory_format=torch.channels_last)
@@ -178,136 +192,6 @@ def dtypes_of(tensors: Iterable[torch.Tensor]) -> tuple[str, ...]:
     return tuple(str(kind).removeprefix("torch.") for kind in dict.fromkeys(kinds))
 
 
-def example_inputs(definition: ModelDefinition) -> Arguments:
-    """The model's arguments on the CPU, with random tensors from its seed."""
-    tensors = _tensors(definition, definition.inputs, _drawn(definition.seed))
-    return arranged(definition.arrangement, tensors, definition.inputs_in_list)
-
-
-def empty_inputs(definition: ModelDefinition) -> Arguments:
-    """The arguments of `example_inputs` without values; fake tensors take no memory."""
-    tensors = _tensors(definition, definition.inputs, _empty)
-    return arranged(definition.arrangement, tensors, definition.inputs_in_list)
-
-
-def example_further_inputs(definition: ModelDefinition) -> Arguments:
-    """The inputs of an iteration other than those of forward, on the CPU: labels of a loss, or
-    cached tokens; with random tensors from the model's seed.
-    """
-    return _further(definition, _drawn(definition.seed + 1))
-
-
-def empty_further_inputs(definition: ModelDefinition) -> Arguments:
-    """The arguments of `example_further_inputs` without values."""
-    return _further(definition, _empty)
-
-
-def input_bytes(definition: ModelDefinition) -> int:
-    """The size of all inputs. Raises OpcostError for a tensor of impossible size."""
-    specs = (*definition.inputs, *definition.further_inputs)
-    return sum(_input_bytes(definition, spec) for spec in specs)
-
-
-_Make = Callable[[InputSpec, torch.dtype], torch.Tensor]
-
-
-def _drawn(seed: int) -> _Make:
-    generator = torch.Generator().manual_seed(seed)
-
-    def draw(spec: InputSpec, dtype: torch.dtype) -> torch.Tensor:
-        low, high = spec.limits
-        if dtype.is_complex:
-            return torch.randn(spec.shape, dtype=dtype, generator=generator)
-        if not dtype.is_floating_point:
-            limits = int(low), int(high)
-            return torch.randint(*limits, spec.shape, generator=generator).to(dtype)
-        if spec.low is None and spec.high is None:
-            return torch.randn(spec.shape, generator=generator).to(dtype)
-        return (low + (high - low) * torch.rand(spec.shape, generator=generator)).to(dtype)
-
-    return draw
-
-
-def _empty(spec: InputSpec, dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty(spec.shape, dtype=dtype)
-
-
-def _further(definition: ModelDefinition, make: _Make) -> Arguments:
-    training, specs = definition.training, definition.further_inputs
-    if training is None and not specs:
-        return NO_ARGUMENTS
-    arrangement = definition.arrangement if training is None else training.target_arrangement
-    return arranged(arrangement, _tensors(definition, specs, make))
-
-
-def _tensors(
-    definition: ModelDefinition, specs: Iterable[InputSpec], make: _Make
-) -> list[torch.Tensor]:
-    tensors = []
-    for spec in specs:
-        _input_bytes(definition, spec)
-        tensor = make(spec, _dtype(definition, spec))
-        if definition.memory_format == "channels_last" and tensor.dim() == 4:
-            tensor = tensor.contiguous(memory_format=torch.channels_last)
-        tensors.append(tensor)
-    return tensors
-
-
-def _input_bytes(definition: ModelDefinition, spec: InputSpec) -> int:
-    size = math.prod(spec.shape) * _dtype(definition, spec).itemsize
-    if size >= _LARGEST_TENSOR_BYTES:
-        raise OpcostError(
-            f"model {definition.name}: an input of {spec} would have {gib(size)}; no tensor is "
-            f"larger than {gib(_LARGEST_TENSOR_BYTES)}. Give smaller sizes"
-        )
-    return size
-
-
-def _dtype(definition: ModelDefinition, spec: InputSpec) -> torch.dtype:
-    dtype: torch.dtype = getattr(torch, spec.dtype or definition.dtype or "float32")
-    return dtype
-
-
-@contextmanager
-def conditions(trained: bool) -> Iterator[None]:
-    """The conditions that extraction and every measurement of a model share.
-
-    Compiled parts run operator by operator: those of TorchScript, and those of torch.compile if
-    they exist already (`run_compiled_parts_eagerly`).
-    """
-    existed = _DYNAMO in sys.modules
-    stance = torch.compiler.set_stance("force_eager") if existed else nullcontext()
-    gradients = torch.enable_grad() if trained else inference_conditions()
-    try:
-        with gradients, stance, torch.jit.optimized_execution(False):
-            yield
-    finally:
-        if not existed and _DYNAMO in sys.modules:
-            torch.compiler.set_stance("default")
-
-
-def run_compiled_parts_eagerly() -> None:
-    """Run compiled parts eagerly in these `conditions`, if the model has been built in them."""
-    if _DYNAMO in sys.modules:
-        torch.compiler.set_stance("force_eager")
-
-
-@contextmanager
-def inference_conditions() -> Iterator[None]:
-    """The conditions of inference, and of operators, which are below autograd.
-
-    The fast path of multi-head attention is disabled, because it exists only on some devices: a
-    model's operators would depend on the device.
-    """
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
-
-
 @contextmanager
 def without_initialisation() -> Iterator[None]:
     """Build modules without initialising their weights: untouched memory is not allocated."""
@@ -352,46 +236,3 @@ def _replaced_here(holder: Any, name: str, replacement: Callable[..., Any]) -> A
         return function(*args, **kwargs)
 
     return mock.patch.object(holder, name, chosen)
-
-
-def _constructor(definition: ModelDefinition, search_path: Path | None) -> tuple[Any, dict]:
-    arguments = dict(definition.arguments or {})
-    if definition.factory is not None:
-        found = import_callable(definition, definition.factory, "factory", search_path)
-        if isinstance(found, nn.Module):
-            raise OpcostError(
-                f"model {definition.name}: {definition.factory} is an instance of "
-                f"{type(found).__name__}: name a function that returns the module, or its class"
-            )
-        return found, arguments
-    name = str(definition.model)
-    if library_of(name) is not None:
-        try:
-            return constructor(name, arguments), {}
-        except OpcostError as error:
-            raise OpcostError(f"model {definition.name}: {error}") from error
-    import torchvision.models  # importing takes seconds, and a factory may not need it
-
-    if arguments.get("weights") is not None or arguments.get("weights_backbone") is not None:
-        raise OpcostError(
-            f"model {definition.name}: weights are random, and nothing is downloaded: leave "
-            "`weights` out of its arguments"
-        )
-    if name not in torchvision.models.list_models():
-        raise OpcostError(
-            f"model {definition.name}: torchvision has no model {name!r}. "
-            f"{closest(name, torchvision.models.list_models())}"
-        )
-    if name in torchvision.models.list_models(module=torchvision.models.quantization):
-        raise OpcostError(
-            f"model {definition.name}: quantised models are not supported: opcost describes "
-            "tensors of plain types, and what torchvision builds by default under this name is a "
-            "float model"
-        )
-    builder = torchvision.models.get_model_builder(name)
-    if definition.zoo:
-        return builder, {"weights": "DEFAULT", **arguments}
-    for argument in ("weights", "weights_backbone"):
-        if argument in inspect.signature(builder).parameters:
-            arguments.setdefault(argument, None)
-    return builder, arguments

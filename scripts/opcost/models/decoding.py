@@ -13,8 +13,8 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from opcost.errors import OpcostError
+from opcost.models.conditions import autocast
 from opcost.models.inputs import Arguments
-from opcost.models.precision import autocast
 
 _CACHES = ("cache", "past_key_values", "cache_params")
 """Names of the cache in libraries, as argument and in the output of forward."""

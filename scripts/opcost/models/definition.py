@@ -1,12 +1,30 @@
-"""Model definitions: plain data from which `construction` builds modules."""
+"""Model definitions: plain data from which `construction` builds modules.
+
+A definition says what runs (a model, a factory or an operator, with arguments), how (mode,
+precision, one layer, a step of generation) and on which inputs. Where a config has axes, each of
+their points is a definition of its own.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
+FORWARD, LOSS, BACKWARD, OPTIMIZER = PHASES = ("forward", "loss", "backward", "optimizer")
+"""The phases of a training step, in order; inference is all forward."""
+
+COMPARED_PHASES = (FORWARD, BACKWARD, OPTIMIZER)
+"""The phases that are timed and compared: the loss counts as forward."""
+
+UNSCALED = "training in float16 needs its gradients scaled, which opcost does not do: use bfloat16"
+
 _USUAL = "float32"
 _REAL = {"complex64": "float32", "complex128": "float64"}
+
+
+def compared_phase(phase: str) -> str:
+    """The phase under which a call is timed and compared."""
+    return FORWARD if phase == LOSS else phase
 
 
 @dataclass(frozen=True)
@@ -50,11 +68,6 @@ class Training:
     optimizer: str | None = None
     optimizer_arguments: Mapping[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The training step of a definition's JSON."""
-        return cls(**{**document, "targets": _specs(document["targets"])})
-
 
 @dataclass(frozen=True)
 class SingleOperator:
@@ -67,12 +80,6 @@ class SingleOperator:
     call: str
     parameters: tuple[str, ...] | None = None
     zeros: float = 0.0
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The operator of a definition's JSON."""
-        names = document["parameters"]
-        return cls(**{**document, "parameters": None if names is None else tuple(names)})
 
 
 @dataclass(frozen=True)
@@ -89,8 +96,8 @@ class ModelDefinition:
     `autocast` is the dtype of torch.autocast, None without it. `cached_tokens` is None unless an
     iteration is a step of text generation: the number of tokens before the inputs whose keys and
     values are cached. `layer` is the path of a module that is run isolated, on the arguments that
-    it gets in the model (layers.py); None for the model itself. `operator` is an isolated operator,
-    whose tensors have `dtype` and `memory_format` by default.
+    it gets in the model; None for the model itself. `operator` is an isolated operator, whose
+    tensors have `dtype` and `memory_format` by default.
     """
 
     name: str
@@ -113,6 +120,31 @@ class ModelDefinition:
     operator: SingleOperator | None = None
 
     @property
+    def is_operator(self) -> bool:
+        """Whether it is an isolated operator, which is not measured end to end."""
+        return self.operator is not None
+
+    @property
+    def trains(self) -> bool:
+        """Whether an iteration is a training step."""
+        return self.training is not None
+
+    @property
+    def generates(self) -> bool:
+        """Whether an iteration is a step of text generation."""
+        return self.cached_tokens is not None
+
+    @property
+    def source(self) -> str:
+        """The model or factory, as errors name it."""
+        return str(self.model or self.factory)
+
+    @property
+    def code(self) -> tuple[str | None, str | None, str | None]:
+        """Factory, loss and model, whose code determines the calls."""
+        return self.factory, self.training.loss if self.training else None, self.model
+
+    @property
     def batch_size(self) -> int | None:
         """The samples of an iteration: the first size of the inputs, or the length of their list;
         None if the inputs differ in it.
@@ -123,18 +155,17 @@ class ModelDefinition:
         return sizes.pop() if len(sizes) == 1 else None
 
     @property
-    def cached_inputs(self) -> tuple[InputSpec, ...]:
-        """The inputs of the forward that fills the cache: as `inputs`, with `cached_tokens`."""
+    def further_inputs(self) -> tuple[InputSpec, ...]:
+        """The inputs of an iteration other than `inputs`: labels, or the tokens that fill a cache,
+        which are as `inputs`, with `cached_tokens`.
+        """
+        if self.training is not None:
+            return self.training.targets
         return tuple(
             replace(spec, shape=(spec.shape[0], self.cached_tokens, *spec.shape[2:]))
             for spec in self.inputs
             if self.cached_tokens
         )
-
-    @property
-    def further_inputs(self) -> tuple[InputSpec, ...]:
-        """The inputs of an iteration other than `inputs`: labels, or cached tokens."""
-        return self.cached_inputs if self.training is None else self.training.targets
 
     def __post_init__(self) -> None:
         """Drop `dtype: float32` for models of libraries, which are built in float32."""
@@ -171,11 +202,14 @@ class ModelDefinition:
     def from_json(cls, text: str) -> Self:
         """The definition that `to_json` wrote."""
         document = json.loads(text)
-        if "training" in document:
-            document["training"] = Training.from_document(document["training"])
-        if "operator" in document:
-            document["operator"] = SingleOperator.from_document(document["operator"])
-        return cls(**{**document, "inputs": _specs(document["inputs"])})
+        document["inputs"] = _specs(document["inputs"])
+        if training := document.get("training"):
+            document["training"] = Training(**{**training, "targets": _specs(training["targets"])})
+        if operator := document.get("operator"):
+            names = operator["parameters"]
+            parameters = None if names is None else tuple(names)
+            document["operator"] = SingleOperator(**{**operator, "parameters": parameters})
+        return cls(**document)
 
 
 def usual_dtype(dtypes: Iterable[str]) -> str:

@@ -1,31 +1,17 @@
-"""The arguments of a model's forward, as a config writes them.
+"""The arguments of a model's forward: tensors made from a definition, in their arrangement."""
 
-They are a list of positional arguments, or a mapping of keyword arguments. An argument is a tensor,
-which is a mapping with a `shape`; a list, a mapping or a `{tuple: [...]}` of arguments; or a
-number, a boolean, a string or null.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from opcost.configuration import invalid, read_schema
-from opcost.models.definition import InputSpec, Training
-from opcost.values import shown
+import torch
+from torch.utils._pytree import tree_map_only
 
-UNSCALED = "training in float16 needs its gradients scaled, which opcost does not do: use bfloat16"
+from opcost.errors import OpcostError
+from opcost.memory import gib
+from opcost.models.definition import InputSpec, ModelDefinition
 
-_TUPLE = "tuple"
-_RANGE = ("dtype", "low", "high")
-_LIMITS = {
-    "int64": (-(2**63), 2**63 - 1),
-    "int32": (-(2**31), 2**31 - 1),
-    "int16": (-(2**15), 2**15),
-    "int8": (-(2**7), 2**7),
-    "uint8": (0, 2**8),
-    "bool": (0, 2),
-}
-_FLOATS = {"float16": (-(2.0**15), 2.0**15)}
-_OTHER_FLOATS = (-1e30, 1e30)
+_LARGEST_TENSOR_BYTES = 2**63
 
 
 class Arguments(NamedTuple):
@@ -34,98 +20,39 @@ class Arguments(NamedTuple):
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
 
-    def to(self, device: Any) -> "Arguments":
+    def to(self, device: torch.device) -> "Arguments":
         """The arguments with their tensors on a device."""
-        from torch import Tensor
-        from torch.utils._pytree import tree_map_only
-
-        moved: Arguments = tree_map_only(Tensor, lambda tensor: tensor.to(device), self)
+        moved: Arguments = tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), self)
         return moved
 
 
-NO_ARGUMENTS = Arguments((), {})
+def example_inputs(definition: ModelDefinition, *, empty: bool = False) -> Arguments:
+    """The model's arguments on the CPU, with random tensors from its seed.
 
-
-def read_arguments(
-    document: Any, source: str, key: str = "inputs", least: int = 1
-) -> tuple[tuple[InputSpec, ...], Any]:
-    """The tensors of a config's key, in order, and their arrangement: None if each is a positional
-    argument. The key must fit its schema. Raises OpcostError.
+    `empty` ones have no values; as fake tensors they take no memory.
     """
-    if isinstance(document, list) and all(map(_is_tensor, document)):
-        places = (f"{key}.{number}" for number in range(len(document)))
-        pairs = zip(document, places, strict=True)
-        return tuple(read_tensor(each, place, source) for each, place in pairs), None
-    if _is_tensor(document):
-        raise invalid(
-            source,
-            f"{key}: {shown(document)} is a tensor: write the arguments "
-            "as a list (- shape: ...), or by name (x: {shape: ...})",
-        )
-    tensors: list[InputSpec] = []
-
-    def read(value: Any, place: str) -> Any:
-        if _is_tensor(value):
-            tensors.append(read_tensor(value, place, source))
-            return {"tensor": len(tensors) - 1}
-        if isinstance(value, list):
-            return {"list": [read(each, f"{place}.{n}") for n, each in enumerate(value)]}
-        if not isinstance(value, Mapping):
-            return {"value": value}
-        if list(value) == [_TUPLE] and isinstance(value[_TUPLE], list):
-            return {"tuple": read(value[_TUPLE], f"{place}.{_TUPLE}")["list"]}
-        if wrong := [key for key in _RANGE if key in value]:
-            raise invalid(
-                source,
-                f"{place}: it has {wrong[0]}, but no shape: give the "
-                "sizes of a tensor, such as shape: [8, 128], or another key for a mapping",
-            )
-        return {"dict": {key: read(each, f"{place}.{key}") for key, each in value.items()}}
-
-    arrangement = read(document, key)
-    if len(tensors) < least:
-        raise invalid(
-            source,
-            f"{key}: {shown(document)} has no tensor: give the shape of "
-            "at least one, such as {shape: [8, 3, 224, 224]}",
-        )
-    return tuple(tensors), arrangement
+    make = _empty if empty else _drawn(definition.seed)
+    tensors = _tensors(definition, definition.inputs, make)
+    return arranged(definition.arrangement, tensors, definition.inputs_in_list)
 
 
-def read_training(document: dict[str, Any], source: str) -> Training | None:
-    """The training step of a config that fits its schema; removes its keys from `document`.
-
-    None if the mode is inference. Raises OpcostError.
+def further_inputs(definition: ModelDefinition, *, empty: bool = False) -> Arguments:
+    """The inputs of an iteration other than those of forward, on the CPU: labels of a loss, or
+    cached tokens; with random tensors from the model's seed, unless `empty`.
     """
-    keys = ("loss", "targets", "optimizer")
-    precisions = (document.get("dtype"), document.get("autocast"))
-    if document["mode"] == "training" and "float16" in precisions:
-        raise invalid(source, UNSCALED)
-    given = {key: value for key in keys if (value := document.pop(key, None)) is not None}
-    if document["mode"] != "training":
-        if given:
-            raise invalid(
-                source,
-                f"{next(iter(given))}: it is for training: write mode: training, or leave it out",
-            )
-        return None
-    if "targets" in given and "loss" not in given:
-        raise invalid(
-            source,
-            "targets: they are given to a loss, but there is none: name "
-            "one, such as loss: cross_entropy; what forward itself takes belongs to inputs",
-        )
-    targets, arrangement = read_arguments(given.get("targets", []), source, "targets", least=0)
-    return Training(
-        *_named(given.get("loss")), targets, arrangement, *_named(given.get("optimizer"))
-    )
+    specs = definition.further_inputs
+    if not (specs or definition.trains):
+        return Arguments((), {})
+    training = definition.training
+    arrangement = training.target_arrangement if training else definition.arrangement
+    make = _empty if empty else _drawn(definition.seed + 1)
+    return arranged(arrangement, _tensors(definition, specs, make))
 
 
-def _named(value: Any) -> tuple[str | None, dict[str, Any]]:
-    """The name and the arguments in `NAME` or `{name: NAME, ...}`."""
-    if not isinstance(value, Mapping):
-        return value, {}
-    return value["name"], {key: each for key, each in value.items() if key != "name"}
+def input_bytes(definition: ModelDefinition) -> int:
+    """The size of all inputs. Raises OpcostError for a tensor of impossible size."""
+    specs = (*definition.inputs, *definition.further_inputs)
+    return sum(_input_bytes(definition, spec) for spec in specs)
 
 
 def arranged(arrangement: Any, tensors: Sequence[Any], in_list: bool = False) -> Arguments:
@@ -152,55 +79,53 @@ _BUILT: Mapping[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
 }
 
 
-def with_batch(document: Any, batch: int) -> Any:
-    """The inputs of a config with another batch size.
-
-    Raises ValueError if there is no tensor, or one without dimensions.
-    """
-    if not isinstance(document, list | dict) or not document:
-        raise ValueError("no batch dimension")
-    return _with_batch(document, batch)
+_Make = Callable[[InputSpec, torch.dtype], torch.Tensor]
 
 
-def _with_batch(document: Any, batch: int) -> Any:
-    if _is_tensor(document):
-        if not isinstance(document["shape"], list) or not document["shape"]:
-            raise ValueError("no batch dimension")
-        return {**document, "shape": [batch, *document["shape"][1:]]}
-    if isinstance(document, list):
-        return [_with_batch(each, batch) for each in document]
-    if isinstance(document, Mapping):
-        return {key: _with_batch(each, batch) for key, each in document.items()}
-    return document
+def _drawn(seed: int) -> _Make:
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(spec: InputSpec, dtype: torch.dtype) -> torch.Tensor:
+        low, high = spec.limits
+        if dtype.is_complex:
+            return torch.randn(spec.shape, dtype=dtype, generator=generator)
+        if not dtype.is_floating_point:
+            limits = int(low), int(high)
+            return torch.randint(*limits, spec.shape, generator=generator).to(dtype)
+        if spec.low is None and spec.high is None:
+            return torch.randn(spec.shape, generator=generator).to(dtype)
+        return (low + (high - low) * torch.rand(spec.shape, generator=generator)).to(dtype)
+
+    return draw
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Mapping) and "shape" in value
+def _empty(spec: InputSpec, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(spec.shape, dtype=dtype)
 
 
-def input_dtypes() -> list[str]:
-    """The dtypes that an input may have."""
-    found: list[str] = read_schema("model")["$defs"]["tensor"]["properties"]["dtype"]["enum"]
-    return found
+def _tensors(
+    definition: ModelDefinition, specs: Iterable[InputSpec], make: _Make
+) -> list[torch.Tensor]:
+    tensors = []
+    for spec in specs:
+        _input_bytes(definition, spec)
+        tensor = make(spec, _dtype(definition, spec))
+        if definition.memory_format == "channels_last" and tensor.dim() == 4:
+            tensor = tensor.contiguous(memory_format=torch.channels_last)
+        tensors.append(tensor)
+    return tensors
 
 
-def read_tensor(value: Mapping[str, Any], place: str, source: str) -> InputSpec:
-    """The tensor of a mapping that fits the schema. Raises OpcostError for a wrong range."""
-    spec = InputSpec(tuple(value["shape"]), *(value.get(key) for key in ("dtype", "high", "low")))
-    if (spec.dtype or "").startswith("complex") and (spec.low, spec.high) != (None, None):
-        raise invalid(source, f"{place}: complex numbers have no range: leave out low and high")
-    least, most = spec.limits
-    if spec.dtype in _LIMITS and not all(isinstance(each, int) for each in (least, most)):
-        raise invalid(
-            source, f"{place}: low and high of {spec.dtype} are {least} and {most}: give integers"
+def _input_bytes(definition: ModelDefinition, spec: InputSpec) -> int:
+    size = math.prod(spec.shape) * _dtype(definition, spec).itemsize
+    if size >= _LARGEST_TENSOR_BYTES:
+        raise OpcostError(
+            f"model {definition.name}: an input of {spec} would have {gib(size)}; no tensor is "
+            f"larger than {gib(_LARGEST_TENSOR_BYTES)}. Give smaller sizes"
         )
-    if least >= most:
-        raise invalid(source, f"{place}.high: {most} is not greater than low, which is {least}")
-    allowed = {**_LIMITS, **_FLOATS}.get(spec.dtype or "", _OTHER_FLOATS)
-    if not allowed[0] <= least <= most <= allowed[1]:
-        raise invalid(
-            source,
-            f"{place}: low and high are {least} and {most}: give numbers "
-            f"from {allowed[0]} to {allowed[1]} for {spec.dtype or 'floats'}",
-        )
-    return spec
+    return size
+
+
+def _dtype(definition: ModelDefinition, spec: InputSpec) -> torch.dtype:
+    dtype: torch.dtype = getattr(torch, spec.dtype or definition.dtype or "float32")
+    return dtype

@@ -1,22 +1,38 @@
-"""The work of an iteration: a module, a training step, or a step of generation."""
+"""The work of an iteration: a module, a training step, a step of generation, or an isolated layer.
+
+A layer is a module of a model, run on the arguments that it gets in the model, which runs once to
+record them. It then finds the same values, shapes and layouts as inside the model, and is measured
+like any model, for as long as a power sensor needs.
+"""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
-from opcost.errors import OpcostError
+from opcost.errors import OpcostError, closest
+from opcost.models.conditions import autocast, conditions
+from opcost.models.construction import parameter_dtypes
 from opcost.models.decoding import GenerationStep
-from opcost.models.definition import ModelDefinition
-from opcost.models.inputs import Arguments
-from opcost.models.precision import autocast
+from opcost.models.definition import InputSpec, ModelDefinition
+from opcost.models.inputs import Arguments, example_inputs, further_inputs
+from opcost.models.source import check_unchanged
 from opcost.models.training import TrainingStep, training_step
-from opcost.models.user_code import message, user_code
+from opcost.models.user_code import errors_of, message, reason, user_code
+
+LACK_VALUES = (
+    "DataDependentOutputException",
+    "DynamicOutputShapeException",
+    "UnsupportedOperatorException",
+)
+"""Errors of fake tensors where sizes or control flow depend on values."""
 
 
 class MixedInference:
@@ -80,26 +96,110 @@ Runnable = nn.Module | MixedInference | TrainingStep | GenerationStep
 """Calling it runs an iteration."""
 
 
-def runnable(
-    module: nn.Module,
-    definition: ModelDefinition,
-    further: Arguments,
-    search_path: Path | None = None,
-) -> Runnable:
-    """The runnable of a definition's iteration, with a module that was built from it.
+class Iteration(NamedTuple):
+    """What an iteration of a definition runs, and its arguments.
 
-    `further` are its further inputs (construction.py). Raises OpcostError for an unsuitable loss,
-    optimizer or model.
+    `drawn` has the tensors that were made for it, each with its specification.
     """
+
+    run: Runnable
+    inputs: Arguments
+    drawn: Sequence[tuple[torch.Tensor, InputSpec]]
+
+
+def iteration_of(
+    definition: ModelDefinition,
+    module: nn.Module,
+    search_path: Path | None = None,
+    *,
+    device: torch.device | None = None,
+    empty: bool = False,
+) -> Iteration:
+    """The iteration of a definition, with a module that was built from it.
+
+    `device` is that of the module, None for the CPU; arguments are on the CPU, those of a layer on
+    the device. `empty` tensors have no values. Raises OpcostError for an unsuitable loss,
+    optimizer, model or layer; errors of `LACK_VALUES` pass unchanged.
+    """
+    definition = definition.stating(parameter_dtypes(module))
+    inputs = example_inputs(definition, empty=empty)
+    further = further_inputs(definition, empty=empty)
+    tensors = [each for each in tree_leaves((inputs, further)) if isinstance(each, torch.Tensor)]
+    drawn = [*zip(tensors, (*definition.inputs, *definition.further_inputs), strict=True)]
+    with errors_of(definition.name):
+        run = _runnable(module, definition, _on(device, further), search_path)
+        if definition.layer is not None:
+            run, inputs = narrowed(run, _on(device, inputs), definition.layer, definition.autocast)
+    return Iteration(run, inputs, drawn)
+
+
+def _on(device: torch.device | None, arguments: Arguments) -> Arguments:
+    return arguments if device is None else arguments.to(device)
+
+
+def _runnable(
+    module: nn.Module, definition: ModelDefinition, further: Arguments, search_path: Path | None
+) -> Runnable:
     if definition.training is not None:
-        return training_step(module, definition, definition.training, further, search_path)
-    if definition.cached_tokens is not None:
-        try:
-            cached = further if definition.cached_tokens else None
-            return GenerationStep(module, cached, definition.autocast)
-        except OpcostError as error:
-            raise OpcostError(f"model {definition.name}: {error}") from error
-    return module if definition.autocast is None else MixedInference(module, definition.autocast)
+        check_unchanged(definition, search_path)
+        training = definition.training
+        step = training_step(module, training, further, definition.autocast, search_path)
+        check_unchanged(definition, search_path)
+        return step
+    if definition.generates:
+        cached = further if definition.cached_tokens else None
+        return GenerationStep(module, cached, definition.autocast)
+    return _in_precision(module, definition.autocast)
+
+
+def _in_precision(module: nn.Module, dtype: str | None) -> Runnable:
+    return module if dtype is None else MixedInference(module, dtype)
+
+
+def narrowed(
+    run: Runnable, inputs: Arguments, layer: str, dtype: str | None = None
+) -> tuple[Runnable, Arguments]:
+    """An isolated module of a model, with the dtype of autocast, and the arguments that it gets.
+
+    Raises OpcostError if the model has no such module or does not call it; errors of `LACK_VALUES`
+    pass unchanged.
+    """
+    modules = dict(module_of(run).named_modules())
+    if layer not in modules:
+        raise OpcostError(f"the model has no module {layer!r}. {closest(layer, modules)}")
+    module = modules[layer]
+    given: list[Arguments] = []
+
+    def keep(_: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
+        if not given:
+            given.append(_kept(Arguments(args, dict(kwargs))))
+
+    hook = module.register_forward_pre_hook(keep, with_kwargs=True)
+    try:
+        with conditions(trained=False), user_code():
+            run(*inputs.args, **inputs.kwargs)
+    except Exception as error:
+        if type(error).__name__ in LACK_VALUES:
+            raise
+        raise OpcostError(f"its forward failed: {reason(error)}") from error
+    finally:
+        hook.remove()
+    if not given:
+        raise OpcostError(
+            f"its forward does not call the module {layer}, which therefore "
+            "has no arguments: name one that it calls"
+        )
+    return _in_precision(module, dtype), given[0]
+
+
+def _kept(arguments: Arguments) -> Arguments:
+    """A copy of the arguments, because later calls and in-place operators may change them.
+
+    Shared tensors and memory stay shared: modules test that, and layouts affect kernels.
+    """
+    if any(isinstance(leaf, FakeTensor) for leaf in tree_leaves(arguments)):
+        return arguments  # they have no values
+    return copy.deepcopy(arguments)
 
 
 def prepare(run: Runnable, inputs: Arguments) -> None:

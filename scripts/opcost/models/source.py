@@ -1,19 +1,25 @@
-"""The file of a factory beside its model config, and checks that it is unchanged.
+"""The user's code: the files of factories and losses, digests of them, and their import.
 
 Imports little: Snakemake reads the study each time it starts.
 """
 
 import ast
 import hashlib
+import importlib.util
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
 
-from opcost.errors import OpcostError, refusal
+from opcost.errors import OpcostError, closest, refusal
 from opcost.files import content_of
 from opcost.models.definition import ModelDefinition
-from opcost.models.libraries import installed_version, library_of
+from opcost.models.user_code import reason, user_code
+from opcost.models.zoo import installed_version, library_of
 
 _OFFERED = 8
 
@@ -103,8 +109,8 @@ def check_names_factory(model: str) -> None:
 
 
 def source_digest(
-    factory: str | None,
     directory: Path,
+    factory: str | None,
     loss: str | None = None,
     model: str | None = None,
 ) -> str | None:
@@ -128,21 +134,106 @@ def _parsed(source: Path) -> ast.Module:
         raise OpcostError(f"{source} is not valid Python; repair it: {error}") from error
 
 
+def import_callable(named: str, key: str, search_path: Path | None) -> Any:
+    """The callable that a key of a definition names; `search_path` is searched first for its
+    module. Raises OpcostError.
+    """
+    module_name, _, attribute = named.rpartition(":")
+    source = find_source(named, search_path)
+    folder = search_path
+    if source is not None and names_file(named):
+        module_name, folder = _importable(source)
+    # A file outside a package needs no module name, which may be taken by another module.
+    single = (
+        source if "." not in module_name or module_name == getattr(source, "stem", "") else None
+    )
+    with own_arguments(named):
+        module = _imported(f"{key} {named!r}", module_name, folder, single)
+    file = getattr(module, "__file__", None)
+    taken = file or "part of Python itself"
+    if source is not None and not _is_of(module, source):
+        raise OpcostError(
+            f"another module is named {module_name!r} ({taken}) and is "
+            f"imported instead of {source}: rename this file, also in `{key}`"
+        )
+    found: Any = module
+    for name in attribute.split("."):
+        found = getattr(found, name, None)
+    if not callable(found):
+        callables = [name for name, value in vars(module).items() if callable(value)]
+        raise OpcostError(
+            f"module {module_name!r} ({taken}) has no callable {attribute!r}. "
+            f"{closest(attribute, callables)}"
+        )
+    return found
+
+
 @contextmanager
-def unchanged_source(definition: ModelDefinition, directory: Path | None) -> Iterator[None]:
-    """Raise ChangedSource if the file does not match the definition before or after the block."""
-    _check_source(definition, directory)
-    yield
-    _check_source(definition, directory)
+def own_arguments(named: str) -> Iterator[None]:
+    """Run code that a key names like a script without arguments, because it may parse them."""
+    with mock.patch.object(sys, "argv", [named.rpartition(":")[0]]):
+        yield
 
 
-def _check_source(definition: ModelDefinition, directory: Path | None) -> None:
+def _is_of(module: ModuleType, source: Path) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and os.path.realpath(file) == os.path.realpath(source)
+
+
+def _importable(source: Path) -> tuple[str, Path]:
+    """The name to import a file by, and the folder to search first: above its package, if any."""
+    names, folder = [source.stem], source.parent
+    while (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(names), folder
+
+
+def _imported(
+    purpose: str, module_name: str, search_path: Path | None, single: Path | None
+) -> ModuleType:
+    if search_path is not None and str(search_path.resolve()) not in sys.path:
+        sys.path.insert(0, str(search_path.resolve()))
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # last: its files may be named like others
+    try:
+        with user_code():
+            return importlib.import_module(module_name) if single is None else _loaded(single)
+    except Exception as error:
+        where = str(search_path) if search_path else "the folder of the model config"
+        by_file = "" if single else ", name it as FILE.py:callable,"
+        remedy = f". Put its file into {where}{by_file} or install it"
+        raise OpcostError(
+            f"cannot import {module_name!r} for {purpose}: {reason(error)}"
+            f"{remedy if isinstance(error, ImportError) else ''}"
+        ) from error
+
+
+def _loaded(source: Path) -> ModuleType:
+    """The module of a file, under the file's name unless another module has it."""
+    known = sys.modules.get(source.stem)
+    taken = source.stem in sys.stdlib_module_names or (known and not _is_of(known, source))
+    name = str(source) if taken else source.stem
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, source)
+    assert spec is not None
+    assert spec.loader is not None  # of a file that ends in .py
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def check_unchanged(definition: ModelDefinition, directory: Path | None) -> None:
+    """Raise ChangedSource if the user's code does not match the definition."""
     if definition.source_digest is None or directory is None:
         return
     try:
-        training = definition.training
-        loss = training.loss if training else None
-        found = source_digest(definition.factory, directory, loss, definition.model)
+        found = source_digest(directory, *definition.code)
         why = ""
     except OpcostError as error:  # it is being edited or was deleted, or its disk fails
         found, why = None, f" or cannot be read ({error})"
@@ -150,7 +241,6 @@ def _check_source(definition: ModelDefinition, directory: Path | None) -> None:
         found, why = None, f" or cannot be read ({refusal(error)})"
     if found != definition.source_digest:
         raise ChangedSource(
-            f"model {definition.name}: the file of its factory {definition.factory!r} in "
-            f"{directory} has changed since the run began{why}. Run again, to extract and measure "
-            "the model as it is now"
+            f"the file of its factory {definition.factory!r} in {directory} has changed since the "
+            f"run began{why}. Run again, to extract and measure the model as it is now"
         )

@@ -16,11 +16,10 @@ from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
 from opcost.errors import OpcostError, closest
-from opcost.models.definition import ModelDefinition, Training
-from opcost.models.factory import import_callable
+from opcost.models.conditions import autocast
+from opcost.models.definition import BACKWARD, FORWARD, LOSS, OPTIMIZER, Training
 from opcost.models.inputs import Arguments
-from opcost.models.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER
-from opcost.models.precision import autocast
+from opcost.models.source import import_callable
 from opcost.models.user_code import reason, user_code
 
 _STEPS_BEFORE = 1_000_000
@@ -118,35 +117,35 @@ class TrainingStep:
 
 def training_step(
     module: nn.Module,
-    definition: ModelDefinition,
     training: Training,
     targets: Arguments,
+    autocast: str | None = None,
     search_path: Path | None = None,
 ) -> TrainingStep:
-    """A training step of a module. Raises OpcostError for an unsuitable loss or optimizer."""
+    """A training step of a module; `autocast` is its dtype.
+
+    Raises OpcostError for an unsuitable loss or optimizer.
+    """
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise OpcostError(
-            f"model {definition.name}: none of its parameters requires a gradient, so there is "
-            "nothing to train. Leave out mode: training, or requires_grad_(False) in the factory"
+            "none of its parameters requires a gradient, so there is nothing to train. Leave "
+            "out mode: training, or requires_grad_(False) in the factory"
         )
     return TrainingStep(
         module,
-        _loss(definition, training, targets, search_path),
-        _optimizer(module, definition, training),
-        definition.autocast,
+        _loss(training, targets, search_path),
+        _optimizer(module, training),
+        autocast,
     )
 
 
 def _loss(
-    definition: ModelDefinition,
-    training: Training,
-    targets: Arguments,
-    search_path: Path | None,
+    training: Training, targets: Arguments, search_path: Path | None
 ) -> Callable[[Any], torch.Tensor]:
     if training.loss is None:
         return _as_returned
     if ":" in training.loss:
-        function = import_callable(definition, training.loss, "loss", search_path)
+        function = import_callable(training.loss, "loss", search_path)
         options = dict(training.loss_arguments)
         return lambda output: _scalar(function(output, *targets.args, **targets.kwargs, **options))
     offered = {
@@ -156,8 +155,8 @@ def _loss(
     }
     if training.loss not in offered:
         raise OpcostError(
-            f"model {definition.name}: torch.nn.functional has no loss {training.loss!r} of an "
-            f"output and targets. {closest(training.loss, offered)} Or name a function of yours, "
+            f"torch.nn.functional has no loss {training.loss!r} of an output and targets."
+            f" {closest(training.loss, offered)} Or name a function of yours, "
             "FILE.py:function"
         )
     function = offered[training.loss]
@@ -206,9 +205,7 @@ def _scalar(loss: Any) -> torch.Tensor:
     return loss
 
 
-def _optimizer(
-    module: nn.Module, definition: ModelDefinition, training: Training
-) -> torch.optim.Optimizer | None:
+def _optimizer(module: nn.Module, training: Training) -> torch.optim.Optimizer | None:
     if training.optimizer is None:
         return None
     offered = {
@@ -219,12 +216,10 @@ def _optimizer(
     }
     name = training.optimizer
     if name in _UNSUITABLE:
-        raise OpcostError(
-            f"model {definition.name}: optimizer {name} is not supported: {_UNSUITABLE[name]}"
-        )
+        raise OpcostError(f"optimizer {name} is not supported: {_UNSUITABLE[name]}")
     if name not in offered:
         raise OpcostError(
-            f"model {definition.name}: torch.optim has no optimizer {name!r}. "
+            f"torch.optim has no optimizer {name!r}. "
             f"{closest(name, offered.keys() - _UNSUITABLE.keys())}"
         )
     trained = [each for each in module.parameters() if each.requires_grad]
@@ -233,7 +228,7 @@ def _optimizer(
             optimizer = offered[name](trained, **training.optimizer_arguments)
     except Exception as error:
         raise OpcostError(
-            f"model {definition.name}: optimizer {name} cannot be made with arguments "
+            f"optimizer {name} cannot be made with arguments "
             f"{dict(training.optimizer_arguments)}: {reason(error)}"
         ) from error
     for group in optimizer.param_groups:

@@ -21,7 +21,8 @@ class Ended(Exception):
 
 @contextmanager
 def user_code() -> Iterator[None]:
-    """Run user code in this block: it cannot end this process, and every error is an Exception.
+    """Run user code in this block: sys.exit does not end this process, and every error is an
+    Exception.
 
     If the code forks this process, the copy ends at the end of this block.
     """
@@ -45,6 +46,18 @@ def user_code() -> Iterator[None]:
     finally:
         if os.getpid() != process:
             end_copy()
+
+
+@contextmanager
+def errors_of(model: str) -> Iterator[None]:
+    """Begin the messages of opcost's errors in this block with the model."""
+    try:
+        yield
+    except OpcostError as error:
+        prefix = f"model {model}: "
+        if str(error).startswith(prefix):
+            raise
+        raise type(error)(f"{prefix}{error}") from error.__cause__ or error
 
 
 def reason(error: BaseException) -> str:

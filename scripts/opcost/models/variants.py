@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.definition import InputSpec
-from opcost.models.inputs import with_batch
 from opcost.models.source import check_names_factory, factory_from, find_source, module_from
 from opcost.plain_yaml import read_yaml
 
@@ -62,7 +61,7 @@ def variants(argument: str, options: Options, directory: Path) -> list[Variant]:
     if (directory / f"{argument}.yaml").is_file():
         return _of_config(directory / f"{argument}.yaml", options, directory)
     check_names_factory(argument)
-    known = [*_torchvision_models(), *(path.stem for path in directory.glob("*.yaml"))]
+    known = [*zoo.names(), *(path.stem for path in directory.glob("*.yaml"))]
     raise OpcostError(
         f"{argument!r} is not a torchvision model, a model config (NAME.yaml, or its name in "
         f"{directory}) or a factory (FILE.py:callable or package.module:callable). "
@@ -70,35 +69,25 @@ def variants(argument: str, options: Options, directory: Path) -> list[Variant]:
     )
 
 
-def _torchvision_models() -> dict[str, str]:
-    """The models of torchvision, with their families. Quantised ones cannot be extracted."""
-    families = zoo.official_inputs().items()
-    return {name: family for family, models in families for name in models}
-
-
 def _of_torchvision(argument: str) -> list[str]:
-    """The models of torchvision with this name or pattern."""
-    models = _torchvision_models()
-    if argument in models:
+    """The models of torchvision with this name or pattern; quantised ones cannot be extracted."""
+    if zoo.family(argument) is not None:
         return [argument]
     if ":" in argument or not re.search(r"[*?[]", argument):
         return []
-    found = [
-        name
-        for name, family in models.items()
-        if fnmatchcase(name, argument) and family != "quantization"
-    ]
+    matching = [name for name in zoo.names() if fnmatchcase(name, argument)]
+    found = [name for name in matching if zoo.family(name) != "quantization"]
     if not found:
         raise OpcostError(
-            f"{argument!r} matches no model of torchvision. {closest(argument, models)}".rstrip()
+            f"{argument!r} matches no model of torchvision. "
+            f"{closest(argument, zoo.names())}".rstrip()
         )
     return found
 
 
 def _torchvision(name: str, options: Options) -> list[Variant]:
-    family = zoo.family(name)
-    official = [tuple(shape) for shape in zoo.official_inputs()[str(family)][name]]
-    in_list = family == "detection"  # a list of images, not one tensor
+    official = [tuple(shape) for shape in zoo.official_inputs()[str(zoo.family(name))][name]]
+    in_list = zoo.takes_list(name)
     batches, samples = options.batches or (1,), list(options.inputs)
     if samples and not options.batches and not in_list:
         batches, samples = _split(name, samples, InputSpec(official[0]))
@@ -206,12 +195,11 @@ def _of_config(path: Path, options: Options, directory: Path) -> list[Variant]:
     if not options.batches:
         return [Variant(path.stem, config, is_named=True)]
     try:
-        if config.get("inputs_in_list"):
-            raise ValueError("a list of images has no batch dimension")
+        if config.get("inputs_in_list") or not config.get("inputs"):
+            raise ValueError("no batch dimension")
+        tensors = {key: config[key] for key in ("inputs", "targets") if config.get(key)}
         return [
-            Variant(
-                f"{path.stem}_b{batch}", {**config, **_with_batch(config, batch)}, is_named=True
-            )
+            Variant(f"{path.stem}_b{batch}", config | with_batch(tensors, batch), is_named=True)
             for batch in options.batches
         ]
     except ValueError as error:
@@ -220,12 +208,21 @@ def _of_config(path: Path, options: Options, directory: Path) -> list[Variant]:
         ) from error
 
 
-def _with_batch(config: Mapping[str, Any], batch: int) -> dict[str, Any]:
-    """The tensors of a config with a batch size. Raises ValueError for one without dimensions."""
-    tensors = {"inputs": config.get("inputs")}
-    if config.get("targets"):
-        tensors["targets"] = config["targets"]
-    return {key: with_batch(value, batch) for key, value in tensors.items()}
+def with_batch(value: Any, batch: int) -> Any:
+    """A part of a config with another first size of its tensors.
+
+    Raises ValueError for a tensor without dimensions.
+    """
+    if isinstance(value, list):
+        return [with_batch(each, batch) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    shape = value.get("shape")
+    if shape is None:
+        return {key: with_batch(each, batch) for key, each in value.items()}
+    if not isinstance(shape, list) or not shape:
+        raise ValueError("no batch dimension")
+    return {**value, "shape": [batch, *shape[1:]]}
 
 
 def _from_there(value: Any, beside: Path, directory: Path) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from opcost.models.phases import COMPARED_PHASES
+from opcost.models.definition import COMPARED_PHASES
 from opcost.statistics import Estimate
 from opcost.text import joules, seconds, watts, with_interval
 
@@ -160,12 +160,12 @@ COMPARED = (TIME, ENERGY)
 MEASURED = (TIME, HOST_TIME, POWER)
 """The quantities that each run of an operator measures; energy follows from them."""
 
-INFERENCE_CALLS = ("call", "cold_call", "view_call")
-TRAINING_CALLS = (
-    *("forward_call", "backward_call", "optimizer_call"),
-    *("backward_start", "optimizer_start"),
-)
 OVERHEADS = {
-    kind: Quantity(f"{kind}_overhead", "s") for kind in (*INFERENCE_CALLS, *TRAINING_CALLS)
+    kind: Quantity(f"{kind}_overhead", "s")
+    for kind in (
+        *("call", "cold_call", "view_call"),
+        *("forward_call", "backward_call", "optimizer_call"),
+        *("backward_start", "optimizer_start"),
+    )
 }
 """Kind of call, or start of a phase -> its call overhead."""

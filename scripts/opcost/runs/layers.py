@@ -191,7 +191,7 @@ def _kinds(model: ModelTuples) -> list[list[str]]:
     Equal modules have the same class and make the same calls. A module that contains others is left
     out, unless these make no calls, because it runs more than its own operators.
     """
-    if model.trains or (model.definition and model.definition.cached_tokens is not None):
+    if model.trains or (model.definition and model.definition.generates):
         return []
     calls: dict[str, list[int]] = defaultdict(list)
     classes = {}

@@ -20,9 +20,9 @@ from torch import nn
 from opcost.configuration import check_name
 from opcost.errors import OpcostError
 from opcost.files import content_of, replacing
+from opcost.models.configs import input_dtypes
 from opcost.models.construction import check_has_values, parameter_dtypes
 from opcost.models.definition import usual_dtype
-from opcost.models.inputs import input_dtypes
 from opcost.results_folder import SAVED_MODULES
 from opcost.tuples.extraction import extract_module_tuples
 from opcost.tuples.model_tuples import ModelTuples, calls_hash

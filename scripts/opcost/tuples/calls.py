@@ -20,29 +20,29 @@ from torch.utils._pytree import tree_map, tree_map_only
 
 from opcost.errors import OpcostError
 from opcost.memory import free_bytes, gib
+from opcost.models.conditions import ProcessState, conditions, masks_as_executed
 from opcost.models.construction import (
     build,
     check_tensors,
-    conditions,
-    empty_further_inputs,
-    empty_inputs,
-    example_further_inputs,
-    example_inputs,
-    input_bytes,
     parameter_dtypes,
     replace_tensors,
     without_initialisation,
 )
-from opcost.models.definition import ModelDefinition
-from opcost.models.inputs import Arguments
-from opcost.models.iteration import Runnable, copied, held_tensors, module_of, prepare, runnable
-from opcost.models.layers import LACK_VALUES, narrowed
-from opcost.models.libraries import library_of
-from opcost.models.masks import masks_as_executed
-from opcost.models.phases import FORWARD, LOSS, OPTIMIZER
-from opcost.models.process_state import ProcessState
+from opcost.models.definition import FORWARD, LOSS, OPTIMIZER, ModelDefinition
+from opcost.models.inputs import Arguments, input_bytes
+from opcost.models.iteration import (
+    LACK_VALUES,
+    Iteration,
+    Runnable,
+    copied,
+    held_tensors,
+    iteration_of,
+    module_of,
+    prepare,
+)
 from opcost.models.training import TrainingStep
 from opcost.models.user_code import check_threads, located, message, reason, user_code
+from opcost.models.zoo import library_of
 from opcost.text import shortened
 from opcost.tuples.index_limits import IndexLimits
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
@@ -191,7 +191,7 @@ def _fake_tensors_mislead(definition: ModelDefinition) -> bool:
     statistics of a normalisation in mixed precision, and for some gradients with channels last.
     """
     mixed = definition.autocast is not None or definition.memory_format != "contiguous"
-    return definition.training is not None and mixed
+    return definition.trains and mixed
 
 
 def _built(
@@ -219,29 +219,17 @@ def _fake_calls(
     the same calls as the second, these are the model's.
     """
     _make_fake(module, fake_mode)
-    with fake_mode, masks_as_executed(empty_inputs(definition).kwargs):
-        own, further = empty_inputs(definition), empty_further_inputs(definition)
-        run = runnable(module, definition, further, search_path)
+    with fake_mode, masks_as_executed(definition):
         with _values_needed(definition.name):
-            run, inputs = narrowed(run, own, definition)
-        known = zip(
-            tensors_in_tree((own, further)),
-            (*definition.inputs, *definition.further_inputs),
-            strict=True,
-        )
-        with IndexLimits(known):
-            executed = _of_definition(run, inputs, definition)
+            found = iteration_of(definition, module, search_path, empty=True)
+        with IndexLimits(found.drawn):
+            executed = _recorded(found, definition.name)
         if definition.factory is None:
             return executed
-
-        def once_more() -> ModelCalls:
-            again = inputs if definition.layer else empty_inputs(definition)
-            return _of_definition(run, again, definition)
-
-        second = once_more()
+        second = _recorded(found, definition.name)
         if second.calls == executed.calls:
             return executed
-        if once_more().calls == second.calls:
+        if _recorded(found, definition.name).calls == second.calls:
             return second
     return replace(executed, calls_vary=True)
 
@@ -255,7 +243,7 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
             "are free. Use smaller inputs"
         )
     executed, other = (
-        _of_definition(*_with_values(seeded, search_path), seeded)
+        _recorded(iteration_of(seeded, build(seeded, search_path), search_path), definition.name)
         for seeded in (definition, replace(definition, seed=definition.seed + 1))
     )
     outputs: dict[OperatorTuple, set[tuple[TensorSpec, ...]]] = defaultdict(set)
@@ -264,14 +252,6 @@ def _real_calls(definition: ModelDefinition, search_path: Path | None, needed: i
     in_other = {call.operator_tuple for call in other.calls}
     dependent = {key for key, kinds in outputs.items() if key not in in_other or len(kinds) > 1}
     return replace(executed, value_dependent=frozenset(dependent))
-
-
-def _with_values(
-    definition: ModelDefinition, search_path: Path | None
-) -> tuple[Runnable, Arguments]:
-    module = build(definition, search_path)
-    run = runnable(module, definition, example_further_inputs(definition), search_path)
-    return narrowed(run, example_inputs(definition), definition)
 
 
 @contextmanager
@@ -285,8 +265,8 @@ def _values_needed(name: str) -> Iterator[None]:
         raise SizesDependOnValues(f"model {name}: {error}") from error
 
 
-def _of_definition(run: Runnable, inputs: Arguments, definition: ModelDefinition) -> ModelCalls:
-    return recorded_calls(run, inputs.args, inputs.kwargs, definition.name, from_config=True)
+def _recorded(found: Iteration, name: str) -> ModelCalls:
+    return recorded_calls(found.run, *found.inputs, name, from_config=True)
 
 
 def recorded_calls(

@@ -11,9 +11,9 @@ from torch import nn
 
 from opcost.errors import OpcostError
 from opcost.memory import gib
+from opcost.models.conditions import active_autocast
 from opcost.models.construction import dtypes_of, parameter_dtypes
 from opcost.models.definition import InputSpec, ModelDefinition, usual_dtype
-from opcost.models.precision import active_autocast
 from opcost.terminal import tell
 from opcost.tuples import work
 from opcost.tuples.calls import ModelCalls, live_module_calls, model_calls

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from opcost.errors import OpcostError
 from opcost.files import content_of, replacing
-from opcost.models.definition import InputSpec, ModelDefinition, usual_dtype
-from opcost.models.phases import FORWARD, PHASES
+from opcost.models.definition import FORWARD, PHASES, InputSpec, ModelDefinition, usual_dtype
 from opcost.results_folder import model_of
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.tuple_record import SCHEMA_VERSION, TupleRecord, check_version
@@ -118,12 +117,12 @@ class ModelTuples:
     @property
     def is_operator(self) -> bool:
         """Whether it is an isolated operator, which is not measured end to end."""
-        return self.definition is not None and self.definition.operator is not None
+        return self.definition is not None and self.definition.is_operator
 
     @property
     def trains(self) -> bool:
         """Whether an iteration is a training step."""
-        return self.definition is not None and self.definition.training is not None
+        return self.definition is not None and self.definition.trains
 
     @cached_property
     def by_id(self) -> dict[str, TupleRecord]:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as module_hooks
 
-from opcost.models.phases import FORWARD
+from opcost.models.definition import FORWARD
 
 _NEWEST = 2**64 - 1
 """The sequence number of a node that accumulates the gradient of a parameter."""

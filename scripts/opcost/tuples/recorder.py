@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from opcost.models.phases import FORWARD, LOSS, OPTIMIZER
+from opcost.models.definition import FORWARD, LOSS, OPTIMIZER
 from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.live_memory import LiveMemory
 from opcost.tuples.operator_calls import OperatorCalls

@@ -11,9 +11,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from opcost.errors import OpcostError, closest
-from opcost.models.construction import conditions
+from opcost.models.conditions import conditions
 from opcost.models.definition import ModelDefinition, SingleOperator
-from opcost.models.layers import LACK_VALUES
+from opcost.models.iteration import LACK_VALUES
 from opcost.models.user_code import message
 from opcost.tuples.calls import ModelCalls, without_logged_tracebacks
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, Value

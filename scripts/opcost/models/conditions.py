@@ -1,19 +1,135 @@
-"""Process-wide settings, most of them PyTorch's, that a model's code may change."""
+"""The conditions under which models run, in extraction as in measurement, and the process-wide
+settings, most of them PyTorch's, that a model's code may change.
+"""
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import torch
+from torch import nn
 from torch.backends import cuda, cudnn, mkldnn
 from torch.utils import _python_dispatch as dispatch
 
 from opcost.errors import OpcostError
+from opcost.models.definition import ModelDefinition
+
+_DYNAMO = "torch._dynamo"
+"""The module that torch.compile imports, which takes seconds."""
+
+_MASKS, _IS_TRACING = "transformers.masking_utils", "is_tracing"
+_POSITIONS, _FIND_PACKED = "position_ids", "find_packed_sequence_indices"
 
 _CUDNN: Any = cudnn
 _ONEDNN: Any = mkldnn
+
+
+@contextmanager
+def conditions(trained: bool) -> Iterator[None]:
+    """The conditions that extraction and every measurement of a model share.
+
+    Compiled parts run operator by operator: those of TorchScript, and those of torch.compile if
+    they exist already (`run_compiled_parts_eagerly`).
+    """
+    existed = _DYNAMO in sys.modules
+    stance = torch.compiler.set_stance("force_eager") if existed else nullcontext()
+    gradients = torch.enable_grad() if trained else inference_conditions()
+    try:
+        with gradients, stance, torch.jit.optimized_execution(False):
+            yield
+    finally:
+        if not existed and _DYNAMO in sys.modules:
+            torch.compiler.set_stance("default")
+
+
+def run_compiled_parts_eagerly() -> None:
+    """Run compiled parts eagerly in these `conditions`, if the model has been built in them."""
+    if _DYNAMO in sys.modules:
+        torch.compiler.set_stance("force_eager")
+
+
+@contextmanager
+def inference_conditions() -> Iterator[None]:
+    """The conditions of inference, and of operators, which are below autograd.
+
+    The fast path of multi-head attention is disabled, because it exists only on some devices: a
+    model's operators would depend on the device.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def autocast(module: nn.Module, dtype: str | None) -> AbstractContextManager[None]:
+    """The context in which a module's forward runs in lower precision; none without a dtype."""
+    if dtype is None:
+        return nullcontext()
+    context: AbstractContextManager[None] = torch.autocast(
+        _device_type(module), getattr(torch, dtype)
+    )
+    return context
+
+
+def active_autocast(module: nn.Module) -> str | None:
+    """The dtype of a torch.autocast around the caller that affects a module's forward."""
+    device = _device_type(module)
+    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+        return None
+    return str(torch.get_autocast_dtype(device)).removeprefix("torch.")
+
+
+def _device_type(module: nn.Module) -> str:
+    devices = (parameter.device for parameter in module.parameters())
+    return next(devices, torch.get_default_device()).type
+
+
+class _OneSequence(dispatch.TorchDispatchMode):
+    """Answers that all positions belong to one sequence."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return True
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def masks_as_executed(definition: ModelDefinition) -> Iterator[None]:
+    """Let models of transformers on fake tensors build the masks that they build on real ones.
+
+    transformers builds other masks while it is traced, and mistakes fake tensors for a trace.
+    Positions are assumed to be of one sequence unless they are given; a mask that needs their
+    values is then an error of fake tensors.
+    """
+    module = sys.modules.get(_MASKS)
+    if module is None or not hasattr(module, _IS_TRACING) or not hasattr(module, _FIND_PACKED):
+        yield
+        return
+    find_packed = getattr(module, _FIND_PACKED)
+
+    def of_one_sequence(position_ids: torch.Tensor) -> Any:
+        with _OneSequence():
+            return find_packed(position_ids)
+
+    are_given = _POSITIONS in (definition.arrangement or {}).get("dict", ())
+    with (
+        mock.patch.object(module, _IS_TRACING, return_value=False),
+        nullcontext() if are_given else mock.patch.object(module, _FIND_PACKED, of_one_sequence),
+    ):
+        yield
 
 
 @dataclass(frozen=True)

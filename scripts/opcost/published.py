@@ -5,11 +5,9 @@ Imports no torch: Snakemake reads the study each time it starts.
 
 import csv
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from opcost.errors import OpcostError, closest
 from opcost.files import lines_of
@@ -33,8 +31,6 @@ class Published:
 
 
 _TEXTS = ("model", "device")
-_NUMBER = re.compile(r"\+?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-"""Numbers as in CSV files; Python's float also accepts 1_000."""
 _COLUMNS = tuple(field.name for field in fields(Published))
 
 
@@ -53,8 +49,6 @@ def read_published(path: Path) -> tuple[Published, ...]:
         raise OpcostError(f"published: {path} cannot be read: {error}") from error
     unknown = [column for column in columns if column not in _COLUMNS]
     lacking = [column for column in _TEXTS if column not in columns]
-    if twice := [column for column in _COLUMNS if columns.count(column) > 1]:
-        raise OpcostError(f"published: {path} has the column {twice[0]} twice: remove one of them")
     if unknown or lacking:
         problem = f"has no column {lacking[0]}" if lacking else f"has a column {shown(unknown[0])}"
         raise OpcostError(
@@ -64,21 +58,23 @@ def read_published(path: Path) -> tuple[Published, ...]:
     return tuple(_row(row, f"{path}, line {number}") for number, row in rows)
 
 
-def _row(row: Mapping[str | None, str | None], where: str) -> Published:
-    values: dict[str, Any] = {column: (row[column] or "").strip() for column in _TEXTS}
-    if None in row or not all(values.values()):
+def _row(row: Mapping[str, str | None], where: str) -> Published:
+    texts = {column: text.strip() for column, text in row.items() if isinstance(text, str)}
+    if None in row or not all(texts.get(column) for column in _TEXTS):
         raise OpcostError(f"published: {where}: a row has a model, a device and its figures")
-    for column, value in values.items():
-        if not value.isprintable():
-            raise OpcostError(f"published: {where}, {column}: {shown(value)} is not printable text")
-    for column in _COLUMNS:
-        if column not in _TEXTS and (text := (row.get(column) or "").strip()):
-            values[column] = _number(text, f"{where}, {column}")
-    return Published(**values)
+    figures = {
+        column: _number(text, f"{where}, {column}")
+        for column, text in texts.items()
+        if text and column not in _TEXTS
+    }
+    return Published(texts["model"], texts["device"], **figures)
 
 
 def _number(text: str, where: str) -> float:
-    value = float(text) if _NUMBER.fullmatch(text) else math.nan
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not (math.isfinite(value) and value > 0):
         raise OpcostError(f"published: {where}: {shown(text)} is no number above 0")
     return value

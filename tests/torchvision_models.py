@@ -8,11 +8,10 @@ frames), the size for which torchvision publishes FLOPs.
 from typing import Any
 
 import torchvision
-from torchvision import models
-
 from opcost.models.construction import build, without_initialisation
 from opcost.models.definition import ModelDefinition
 from opcost.models.zoo import INPUTS_FILE, Shapes
+from torchvision import models
 
 _FRAMES = 16
 _FLOW_SIZE = 512
@@ -66,7 +65,7 @@ def as_yaml(inputs: dict[str, dict[str, Shapes]]) -> str:
     lines = [
         f"# Inputs of the models of torchvision {torchvision.__version__.partition('+')[0]}, "
         "without the batch dimension.",
-        "# Written by `python -m opcost.models.torchvision_models`.",
+        "# Written by `python -m tests.torchvision_models`.",
     ]
     for family, shapes in inputs.items():
         lines += [f"{family}:", *(f"  {name}: {shapes[name]}" for name in shapes)]
