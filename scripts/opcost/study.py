@@ -63,6 +63,9 @@ class ExtractionSettings:
         return cls(**json.loads(text))
 
 
+BURST, SUSTAINED = "burst", "sustained"
+
+
 @dataclass(frozen=True)
 class MeasurementSettings:
     """How to measure; config/config.yaml and its schema describe each setting."""
@@ -84,6 +87,12 @@ class MeasurementSettings:
     max_repeats: int
     repeat_pause_s: float
     timeout_s: float
+    operation: str = BURST
+
+    @property
+    def is_sustained(self) -> bool:
+        """Whether time and power are those of a device that has worked for seconds."""
+        return self.operation == SUSTAINED
 
     def of_end_to_end(self) -> Self:
         """The settings of end-to-end runs: longer, because one row is compared with an estimate."""

@@ -21,7 +21,9 @@
  *   least_limit_w and most_limit_w; locked clocks, among the supported ones. What they set is kept in
  *   the file that SIMULATED_POINT names, which other processes see as well, else for this process.
  *   Work above the limit draws the limit and takes longer: its power above idle_w falls as time
- *   grows to the power of 1/slowing (a third by default, as if voltage followed the clock). At a
+ *   grows to the power of 1/slowing (a third by default, as if voltage followed the clock). With
+ *   limiter_after_s, a burst of that length passes first, and then power is by turns above and below
+ *   the limit (limiter_cycle_s, limiter_swing), as an H100's readings are. At a
  *   locked clock below sm_clock_mhz, time grows as the clock falls, and that power falls with its
  *   cube. always_w is work that another process keeps up, as far as readings are concerned;
  * Keys are set by simulated_set, or by the environment (SIMULATED_POWER_CAP_W=...). What is set
@@ -64,7 +66,8 @@ typedef struct { const char *name; double initial, value; } setting;
     X(fail_plain, 0) X(fail_counter, 0) X(fail_clocks, 0) X(fail_throttle, 0) X(fail_processes, 0) \
     X(fail_modes, 0) X(fail_memory, 0) X(fail_targets, 0) \
     X(least_limit_w, 200) X(most_limit_w, 700) X(fail_limits, 0) X(fail_setting, 0) \
-    X(slowing, 1. / 3) X(always_w, 0)
+    X(slowing, 1. / 3) X(always_w, 0) X(limiter_after_s, 0) X(limiter_cycle_s, 0.6) \
+    X(limiter_swing, 0.1)
 
 enum {
 #define X(name, initial) K_##name,
@@ -273,9 +276,35 @@ void simulated_advance(double seconds) { virtual_now += seconds; }
 double simulated_true_energy_j(double t) { return energy(t); }
 double simulated_steady_energy_j(double t) { return energy(t) - fluctuation(t); }
 
+/* Work above the limit, of which a burst passes: returns when it is done. */
+static double run_limited(double start, double seconds, double watts) {
+    static double burst_began, last_end;
+    double idle = GET(idle_w), limit = limit_w(point_set()), half = GET(limiter_cycle_s) / 2;
+    if (start > last_end + 0.05 || start < burst_began) burst_began = start;
+    while (seconds > 1e-12) {
+        double since = start - burst_began - GET(limiter_after_s), allowed = watts, until = -since;
+        if (since > -1e-9) {
+            double turn = floor(since / half + 1e-9);
+            allowed = fmin(watts, limit * (1 + (fmod(turn, 2) ? 1 : -1) * GET(limiter_swing)));
+            until = (turn + 1) * half - since;
+        }
+        double slower = pow((watts - idle) / (allowed - idle), GET(slowing));
+        double length = fmin(until, seconds * slower);
+        append(start, allowed, 1, allowed < watts);
+        start += length;
+        seconds -= length / slower;
+    }
+    return last_end = start;
+}
+
 double simulated_run(double seconds, double watts) {
     double start = fmax(now(), busy_until);
     int limited = 0;
+    if (GET(limiter_after_s) > 0 && watts > limit_w(point_set())) {
+        busy_until = run_limited(start, seconds, watts);
+        append(busy_until, GET(idle_w), 0, 0);
+        return busy_until;
+    }
     seconds = at_point(seconds, &watts, &limited);
     append(start, watts, 1, limited);
     busy_until = start + seconds;

@@ -31,7 +31,7 @@ MODEL = "model"
 _SOURCES = ("estimate", "end_to_end", "in_context", "isolated")
 _PARTS = (*COMPARED_PHASES, "prefill", "token")
 
-_CONDITIONS = ("device_name", "torch_version", "cache_state", "protocol_version")
+_CONDITIONS = ("device_name", "torch_version", "cache_state", "operation", "protocol_version")
 _AXES = ("inputs", "dtype", "batch_size")
 _REASONS = {
     "time_reason": TIME.error.value,

@@ -18,7 +18,7 @@ from opcost.rows.runs import Noise
 from opcost.statistics import Estimate
 from opcost.tuples.model_tuples import ModelTuples
 
-CONDITIONS = ("cache_state", "device_name", "torch_version", "protocol_version")
+CONDITIONS = ("cache_state", "operation", "device_name", "torch_version", "protocol_version")
 """Columns of the reference that the comparison has, too."""
 
 

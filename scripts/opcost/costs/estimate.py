@@ -49,7 +49,7 @@ _READ = (
     "device",
     *ANSWER,
     *COLUMNS,
-    *("idle_power_w", "power_gain_uncertainty", "runs", "disturbed_runs"),
+    *("operation", "idle_power_w", "power_gain_uncertainty", "runs", "disturbed_runs"),
     *(column.name for column in OVERHEAD),
     *comparability.COLUMNS,
 )

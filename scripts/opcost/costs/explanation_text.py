@@ -24,6 +24,7 @@ from opcost.models.definition import ModelDefinition
 from opcost.results_folder import ANSWERS, DATABASE
 from opcost.rows.comparability import COLUMNS, disagreements
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
+from opcost.study import BURST
 from opcost.text import (
     counted,
     fitted,
@@ -192,6 +193,10 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
             explanations, sources_of(explanations), rows, cost_cells(rows), strict=True
         )
     ]
+    operations = {row["operation"] for row in rows}
+    for cell, row in zip(cells, rows, strict=True):
+        if operations - {BURST, None}:
+            cell["device"] += f", {row['operation'] or BURST}"
     several = len({cell["protocol"] for cell in cells} - {"-"}) > 1
     needed = {
         "protocol": several,

@@ -11,6 +11,7 @@ from opcost.costs.terms import Row
 from opcost.costs.trust import TRUST_MEANING, trust_cells, trust_in_all
 from opcost.rows.flags import DISTURBED, FLAGS, POWER_CAPPED, THROTTLED
 from opcost.rows.quantities import COMPARED, TIME, Quantity
+from opcost.study import SUSTAINED
 from opcost.text import (
     counted,
     fitted,
@@ -74,6 +75,7 @@ def _targets(comparison: Sequence[Row]) -> Iterator[str]:
         dtypes = {row["dtype"] for row in rows}
         shared = [str(dtype) for dtype in dtypes if dtype and len(dtypes) == 1]
         about = [rows[0]["device_name"], f"torch {rows[0]['torch_version']}", *shared]
+        about += ["sustained operation"] if rows[0]["operation"] == SUSTAINED else []
         yield f"Target {target}: {', '.join(map(str, about))}"
 
 

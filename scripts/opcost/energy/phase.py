@@ -23,7 +23,7 @@ from opcost.energy.meter import (
 from opcost.energy.sampling import Sampler
 from opcost.energy.sensor import Sensor
 from opcost.energy.shifted import may_alias, shifted_windows
-from opcost.energy.window import PowerSetup, Window, mean, one_window
+from opcost.energy.window import PowerSetup, Window, mean, one_window, sustained_window
 from opcost.rows import flags
 from opcost.statistics import Estimate
 from opcost.study import MeasurementSettings
@@ -43,7 +43,8 @@ class PowerMeasurement:
     """Mean power under load in watts. `began` is the device's state before the trial.
 
     `pace` is the time of an iteration in the window as a multiple of the timed one, or None if
-    there are too few iterations. If the device `may_wait` for its host, power is converted.
+    there are too few iterations. If the device `may_wait` for its host, power is converted, unless
+    it is that of a burst, or of sustained operation.
     """
 
     window: Window
@@ -56,13 +57,20 @@ class PowerMeasurement:
     missing: Mapping[str, str]
     pace: float | None
     may_wait: bool
+    is_capped: bool
 
     @property
     def estimate(self) -> Estimate:
         """Mean power at the timed pace with its 95 % interval, without the error of the gain."""
-        if not self.may_wait or self.pace is None or self.idle_w is None:
+        if (
+            self.window.is_burst
+            or self.window.paces_s
+            or not self.may_wait
+            or self.pace is None
+            or self.idle_w is None
+        ):
             return self.window.estimate
-        return _at_timed_pace(self.window.estimate, self.idle_w, self.pace)
+        return _at_timed_pace(self.window.estimate, self.idle_w, self.pace, self.is_capped)
 
     @property
     def idle_w(self) -> float | None:
@@ -96,6 +104,7 @@ class PowerMeasurement:
             "power_stop_reason": "converged" if window.converged else "power_budget",
             "power_window_s": window.length_s,
             "power_pace": self.pace,
+            "power_is_of_burst": window.is_burst,
             "power_segments": window.segments,
             "power_refreshes": len(window.refreshes),
             "power_sample_w": [r.power_w for r in window.refreshes],
@@ -136,7 +145,10 @@ def measure_power(
     sampler = Sampler(meter, sensor, load, clock)
     idle_before_w = _idle_w(sampler, sensor, settings)
     setup = PowerSetup(sampler, meter, sensor, load, settings)
-    window = shifted_windows(setup) if may_alias(setup) else one_window(setup)
+    if settings.is_sustained:
+        window = sustained_window(setup)
+    else:
+        window = shifted_windows(setup) if may_alias(setup) else one_window(setup)
     sampler.drain()
     idle_after_w = _idle_w(sampler, sensor, settings)
     missing = {**meter.missing, **window.end_state.missing}
@@ -152,18 +164,25 @@ def measure_power(
         missing=missing,
         pace=pace,
         may_wait=load.may_wait,
+        is_capped=power_capped(began, window.end_state, window.length_s, window.overall_w),
     )
     return replace(power, flags=(*window.flags, *_found_flags(power)))
 
 
-def _at_timed_pace(mean: Estimate, idle_w: float, pace: float) -> Estimate:
+def _at_timed_pace(mean: Estimate, idle_w: float, pace: float, is_capped: bool) -> Estimate:
     """Mean power if an iteration took its timed time, `1 / pace` of that in the window.
 
     The device did the same work in both, and waited for the rest. ASSUME that it drew its idle
     power while it waited (`_WAITING`). If it waited in the window, in stalls that the readings may
     not have covered, the interval extends to the power without waiting.
+
+    If its power limit slowed it down (`is_capped`), it did the work at a lower clock. ASSUME that
+    the energy of that work is between the same and that of a voltage in proportion to the clock.
     """
     work_w = mean.value - idle_w
+    if is_capped and pace > 1 and mean.low is not None and mean.high is not None:
+        low, high = idle_w + (mean.low - idle_w) * pace, idle_w + (mean.high - idle_w) * pace**3
+        return Estimate(idle_w + work_w * pace**2, low, high)
     value = idle_w + work_w * pace
     if mean.low is None or mean.high is None:
         return Estimate(value, None, None)
@@ -192,9 +211,7 @@ def _found_flags(power: PowerMeasurement) -> list[str]:
     conditions = {
         flags.POWER_NOT_CONVERGED: not window.converged,
         flags.COUNTER_DISAGREES: _counter_disagrees(window, sensor),
-        flags.POWER_CAPPED: power_capped(
-            power.began, window.end_state, window.length_s, power.estimate.value
-        ),
+        flags.POWER_CAPPED: power.is_capped,
         flags.THROTTLED: any(
             (power.throttled_s(cause) or 0) > _THROTTLED_SHARE * window.length_s
             for cause in ("thermal_throttle_s", "brake_throttle_s")
@@ -209,6 +226,8 @@ def _found_flags(power: PowerMeasurement) -> list[str]:
 
 def _pace_differs(power: PowerMeasurement) -> bool:
     """A device that waits for its host may be faster here: its power is converted."""
+    if power.window.is_burst or power.window.paces_s:
+        return False
     if power.pace is None:
         return power.may_wait
     slower = power.pace - 1

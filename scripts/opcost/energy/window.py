@@ -3,23 +3,39 @@
     load | lead-in (settle_s) | first stage | second stage, its length from the first |
                               ^ counter                                               ^ counter
 
+A power limiter lets a burst pass, and acts after some tenths of a second. Time was measured in
+bursts, so power is then the mean of the readings above the limit until one is first below it,
+without the last of them if that is much lower: it then contains some of the limiter's action.
+
 shifted.py measures iterations that are long compared with the sensor's averaging window.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, stdev
 
 from opcost.energy.load import Load
-from opcost.energy.meter import ABOVE_LIMIT, DeviceState, Meter, MeterUnavailable, plausible_w
+from opcost.energy.meter import (
+    ABOVE_LIMIT,
+    DeviceState,
+    Meter,
+    MeterUnavailable,
+    plausible_w,
+    power_capped,
+)
 from opcost.energy.refreshes import Blocks, blocks
 from opcost.energy.sampling import Refresh, Sampler
 from opcost.energy.sensor import Sensor
 from opcost.rows.flags import POWER_DRIFTING, POWER_UNSTEADY, TOO_FEW_REFRESHES
-from opcost.statistics import Estimate
+from opcost.statistics import Estimate, student_97_5
 from opcost.study import MeasurementSettings
 
 _FIRST_STAGE_WINDOWS = 4
+_MIN_BURST_REFRESHES = 3
+_STEADY_AFTER_S, _SUSTAINED_S = 5.0, 8.0
+_PARTS = 8
 _MIN_REFRESHES = 8
 _DRIFT_P = 0.01
 _UNSTEADY_P = 0.01
@@ -30,7 +46,9 @@ class Window:
     """Mean power under load in watts.
 
     `overall_w` is the mean of all readings between the two readings of the counter; with shifted
-    windows, this includes pauses, a share `pause_share` of the time.
+    windows, this includes pauses, a share `pause_share` of the time. `is_burst` if the power limit
+    slowed the device down, and the estimate is of the readings before. `paces_s` are the seconds of
+    an iteration in equal parts of a window of sustained operation.
     """
 
     estimate: Estimate
@@ -45,6 +63,8 @@ class Window:
     converged: bool = False
     segments: int = 1
     pause_share: float = 0.0
+    is_burst: bool = False
+    paces_s: tuple[float, ...] = ()
     flags: list[str] = field(default_factory=list)
 
     @property
@@ -80,10 +100,13 @@ def one_window(setup: PowerSetup) -> Window:
         opening = begin_window(setup, start_state)
         first = _first_stage(setup, first_s)
         steady = len(first.values) < 4 or not _drifts(first, settings)
-        if steady or setup.now_s() >= give_up_s:
+        burst = _burst(setup, opening)
+        if steady or burst or setup.now_s() >= give_up_s:
             break
     if len(first.values) < 2:
         return end_window(setup, opening)
+    if burst is not None and (window := _limited(setup, opening, burst)):
+        return window
     variance = first.variance()
     most = max(len(first.values), math.floor(settings.power_max_s / first.block_s))
     # One more block, because the edges of a window may cost one.
@@ -98,6 +121,32 @@ def one_window(setup: PowerSetup) -> Window:
         window.flags.append(POWER_DRIFTING)
     if final.excess_p(variance) < _UNSTEADY_P:
         window.flags.append(POWER_UNSTEADY)
+    return window
+
+
+def sustained_window(setup: PowerSetup) -> Window:
+    """Mean power and pace after seconds of load. Raises MeterUnavailable if the meter fails, or too
+    few iterations end in a part.
+    """
+    sampler, settings = setup.sampler, setup.settings
+    start_state = setup.meter.state()
+    sampler.busy_for(max(_STEADY_AFTER_S, setup.sensor.settle_s))
+    opening = begin_window(setup, start_state)
+    sampler.busy_for(max(_SUSTAINED_S, settings.power_min_s))
+    window = end_window(setup, opening)
+    part_s = window.length_s / _PARTS
+    starts_s = [window.start_s + part * part_s for part in range(_PARTS)]
+    paces_s = [sampler.pace_s(start_s, start_s + part_s) for start_s in starts_s]
+    if None in paces_s or window.pace_s is None:
+        raise MeterUnavailable(
+            f"sustained operation: an iteration takes longer than {part_s:.1f} s, the parts of a "
+            "window; operation: burst measures it"
+        )
+    window.paces_s = tuple(pace_s for pace_s in paces_s if pace_s is not None)
+    found = blocks(window.refreshes, setup.sensor)
+    if len(found.values) > 1:
+        window.estimate = found.interval(found.variance())
+        window.converged = narrow(window.estimate, settings)
     return window
 
 
@@ -169,6 +218,34 @@ def end_window(setup: PowerSetup, opening: Opening) -> Window:
         end_state=end_state,
         flags=[TOO_FEW_REFRESHES] if len(seen) < _MIN_REFRESHES else [],
     )
+
+
+def _limited(setup: PowerSetup, opening: Opening, burst: Estimate) -> Window | None:
+    """The window of a burst that the power limit has ended; None if it did not slow the device."""
+    window = end_window(setup, opening)
+    if not power_capped(opening.state, window.end_state, window.length_s, window.overall_w):
+        return None
+    window.estimate, window.is_burst = burst, True
+    window.converged = narrow(burst, setup.settings)
+    return window
+
+
+def _burst(setup: PowerSetup, opening: Opening) -> Estimate | None:
+    """Mean power of a burst with its 95 % interval, after it has ended; None if it has not, or has
+    fewer than three readings.
+    """
+    limit_w = opening.state.power_limit_w
+    seen = setup.sampler.refreshes(opening.start_s, setup.now_s())
+    above = list(itertools.takewhile(lambda each: limit_w and each.power_w > limit_w, seen))
+    powers_w = [each.power_w for each in above] if len(above) < len(seen) else []
+    if powers_w and len(before := powers_w[:-1]) > 1:
+        lowest_w = 2 * min(before) - max(before)
+        powers_w = before if powers_w[-1] < lowest_w else powers_w
+    if len(powers_w) < _MIN_BURST_REFRESHES:
+        return None
+    error_w = stdev(powers_w) / math.sqrt(len(powers_w))
+    value_w, half_w = fmean(powers_w), student_97_5(len(powers_w) - 1) * error_w
+    return Estimate(value_w, value_w - half_w, value_w + half_w)
 
 
 def mean(refreshes: Sequence[Refresh]) -> float:

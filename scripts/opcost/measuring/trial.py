@@ -4,19 +4,21 @@
                             |  time_s    |  |    without a meter: none        |
 
 Time and power are measured in separate phases, so that reading the sensor does not slow down timed
-iterations (power_load.py). Energy per iteration is time per iteration x mean power
-(energy/phase.py). A trial that was spoilt by a transient cause is retried.
+iterations (power_load.py); in sustained operation, time is that of the power phase. Energy per
+iteration is time per iteration x mean power (energy/phase.py). A trial that was spoilt by a
+transient cause is retried.
 """
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from opcost import statistics
 from opcost.energy.meter import DeviceState, Meter, MeterUnavailable
 from opcost.energy.phase import PowerMeasurement, measure_power
+from opcost.errors import OpcostError
 from opcost.measuring.checkpoint import Listener
 from opcost.measuring.power_load import load_of
 from opcost.measuring.station import Station
@@ -75,6 +77,8 @@ def run_trial(
             if opened.meter is not None:
                 listener.timed(trial)
                 _add_power(trial, workload, station, opened, settings)
+            if settings.is_sustained:
+                trial.time = _sustained(trial)
             causes = spoiling(trial.flags)
             trial.ended_at = datetime.now(UTC)
             if repeats == settings.max_repeats or causes <= earlier:
@@ -120,6 +124,25 @@ def _add_power(
         trial.flags += trial.power.flags
     except Exception as error:
         trial.power_reason = _reason(error)
+
+
+def _sustained(trial: Trial) -> TimeMeasurement:
+    """The time of the power phase, in its parts. Raises OpcostError without one."""
+    if trial.power is None:
+        raise OpcostError(
+            f"sustained operation needs a power meter: {trial.power_reason}. Use operation: burst"
+        )
+    window = trial.power.window
+    part_s = window.length_s / len(window.paces_s)
+    return replace(
+        trial.time,
+        estimate=statistics.median(window.paces_s),
+        block_times_s=window.paces_s,
+        undisturbed=(True,) * len(window.paces_s),
+        counts_disturbed=False,
+        block_iterations=max(1, round(part_s / trial.time.estimate.value)),
+        stop_reason="time_budget",
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -79,6 +79,11 @@ SETTINGS = in_role(
         ),
         ("cache_state", pa.string(), "cache state of the operands: `model`, `cold` or `warm`"),
         (
+            "operation",
+            pa.string(),
+            "`burst`, or `sustained`: after seconds of load, when a power limit has slowed it down",
+        ),
+        (
             "launch_mode",
             pa.string(),
             f"how it is run: `{EAGER}`, or end to end: {FURTHER_MODES_TEXT}",
@@ -222,6 +227,13 @@ RAW = in_role(
             "power_pace",
             pa.float64(),
             "time of an iteration in these seconds, as a multiple of the timed one",
+        ),
+        (
+            "power_is_of_burst",
+            pa.bool_(),
+            "whether the power limit slowed the device down, and `power_w` is the mean of "
+            "`power_sample_w` until one is first below `power_limit_w`: the power of a burst, as "
+            "`time_s` is its time",
         ),
         (
             "power_segments",

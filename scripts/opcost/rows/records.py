@@ -66,6 +66,7 @@ def condition_columns(conditions: Conditions, target: str) -> dict[str, Any]:
         "protocol_version": conditions.protocol_version,
         "conditions_json": conditions.to_json(),
         "cache_state": conditions.measurement.cache_state,
+        "operation": conditions.measurement.operation,
         "launch_mode": EAGER,
         "worker": workers.kind,
         "schema_version": SCHEMA_VERSION,

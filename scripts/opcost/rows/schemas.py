@@ -340,6 +340,7 @@ MODEL_COSTS = _schema(
             "provenance in which the added rows differ, such as the kernel",
         ),
         ("cache_state", pa.string(), "cache state of the operands: `model`, `cold` or `warm`"),
+        ("operation", pa.string(), "`burst` or `sustained`; null in rows of earlier versions"),
         ("device_name", pa.string(), "product name of the device"),
         ("torch_version", pa.string(), "version of PyTorch"),
         ("protocol_version", pa.int64(), "version of the measurement protocol"),
