@@ -17,6 +17,7 @@ from opcost.energy.nvml import NvmlMeter
 from opcost.energy.phase import measure_power
 from opcost.energy.rapl import RaplMeter
 from opcost.energy.sensor import Sensor
+from opcost.errors import OpcostError
 from opcost.measuring.benchmark import trial_columns
 from opcost.measuring.trial import run_trial
 from opcost.rows import schemas
@@ -75,6 +76,52 @@ def test_a_steady_load_gives_its_true_power_and_no_flag(trial, card):
     assert row["counter_power_w"] == pytest.approx(WATTS, rel=0.08)
     assert (row["flags"], row["power_stop_reason"], row["repeats"]) == ([], "converged", 0)
     assert card.now_s() < 4
+
+
+LIMITED = {"limiter_after_s": 0.7, "idle_w": 120}
+
+
+@pytest.mark.parametrize("watts", [720, 783, 850])
+def test_at_its_power_limit_a_device_has_the_time_and_power_of_a_burst(trial, watts):
+    row = trial(profile=watts, **LIMITED)
+    assert "power_capped" in row["flags"]
+    assert row["power_is_of_burst"]
+    assert row["power_w"] == pytest.approx(watts, rel=0.01)
+    assert row["energy_j"] == pytest.approx(watts * 1e-4, rel=0.01)
+
+
+def test_a_long_iteration_at_the_power_limit_has_the_power_of_a_burst_in_its_interval(trial):
+    row = trial(profile=783, iteration_s=8e-3, **LIMITED)
+    assert not row["power_is_of_burst"]
+    assert row["power_ci_low_w"] < 783 < row["power_ci_high_w"]
+
+
+@pytest.mark.parametrize("watts", [650, 720, 850])
+@pytest.mark.parametrize("iteration_s", [1e-4, 3e-2])
+def test_sustained_operation_has_the_pace_and_power_that_the_limit_leaves(
+    trial, card, watts, iteration_s
+):
+    settings = dataclasses.replace(SETTINGS, operation="sustained")
+    row = trial(settings=settings, profile=watts, iteration_s=iteration_s, **LIMITED)
+    card.reset(**LIMITED)
+    iterations = round(60 / iteration_s)
+    end_s = card.run(60, watts)
+    assert row["time_s"] == pytest.approx(end_s / iterations, rel=0.01)
+    assert row["power_w"] == pytest.approx(card.steady_power_w(5, end_s), rel=0.01)
+
+
+def test_sustained_operation_without_a_meter_is_refused(trial):
+    settings = dataclasses.replace(SETTINGS, operation="sustained", energy=False)
+    with pytest.raises(OpcostError, match="sustained operation needs a power meter"):
+        trial(settings=settings)
+
+
+def test_without_energy_there_is_a_time_and_a_reason(trial, card):
+    row = trial(settings=dataclasses.replace(SETTINGS, energy=False))
+    assert row["time_s"] == pytest.approx(1e-4, rel=0.01)
+    assert "energy_j" not in row
+    assert row["energy_reason"] == "not measured: the study sets energy: false"
+    assert card.now_s() < 1
 
 
 def test_more_noise_takes_more_time_and_ends_at_the_budget(trial):

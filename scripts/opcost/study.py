@@ -88,6 +88,7 @@ class MeasurementSettings:
     repeat_pause_s: float
     timeout_s: float
     operation: str = BURST
+    energy: bool = True
 
     @property
     def is_sustained(self) -> bool:

@@ -69,7 +69,7 @@ def run_trial(
     device, watch, clock = station.device, station.watch, station.clock
     with _no_garbage_collection():
         while True:
-            opened = _open(station, listener)
+            opened = _open(station, listener) if settings.energy else _UNOPENED
             timing = time_workload(workload, device, watch, settings, clock)
             trial = Trial(timing, None, opened.fault)
             trial.flags = find_flags(trial.time, watch)
@@ -94,6 +94,9 @@ class _Opened:
     meter: Meter | None
     began: DeviceState
     fault: str | None = None
+
+
+_UNOPENED = _Opened(None, DeviceState(), "not measured: the study sets energy: false")
 
 
 def _open(station: Station, listener: Listener) -> _Opened:
