@@ -231,20 +231,22 @@ def _limited(setup: PowerSetup, opening: Opening, burst: Estimate) -> Window | N
 
 
 def _burst(setup: PowerSetup, opening: Opening) -> Estimate | None:
-    """Mean power of a burst with its 95 % interval, after it has ended; None if it has not, or has
-    fewer than three readings.
-    """
-    limit_w = opening.state.power_limit_w
     seen = setup.sampler.refreshes(opening.start_s, setup.now_s())
-    above = list(itertools.takewhile(lambda each: limit_w and each.power_w > limit_w, seen))
-    powers_w = [each.power_w for each in above] if len(above) < len(seen) else []
-    if powers_w and len(before := powers_w[:-1]) > 1:
-        lowest_w = 2 * min(before) - max(before)
-        powers_w = before if powers_w[-1] < lowest_w else powers_w
-    if len(powers_w) < _MIN_BURST_REFRESHES:
+    return burst_power([each.power_w for each in seen], opening.state.power_limit_w)
+
+
+def burst_power(powers_w: Sequence[float], limit_w: float | None) -> Estimate | None:
+    """Mean of the first readings above the limit, in watts, with its 95 % interval; None if fewer
+    than three are, or none below it follows.
+    """
+    above_w = list(itertools.takewhile(lambda power_w: limit_w and power_w > limit_w, powers_w))
+    if not _MIN_BURST_REFRESHES <= len(above_w) < len(powers_w):
         return None
-    error_w = stdev(powers_w) / math.sqrt(len(powers_w))
-    value_w, half_w = fmean(powers_w), student_97_5(len(powers_w) - 1) * error_w
+    *before_w, last_w = above_w
+    burst_w = before_w if last_w < 2 * min(before_w) - max(before_w) else above_w
+    value_w = fmean(burst_w)
+    error_w = stdev(burst_w) / math.sqrt(len(burst_w))
+    half_w = student_97_5(len(burst_w) - 1) * error_w
     return Estimate(value_w, value_w - half_w, value_w + half_w)
 
 
