@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # More than there are cores in a small machine: many of them wait for Snakemake.
+# The product grows only on purpose.
+MOST_LINES := 41000
 PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -47,12 +49,15 @@ test-slurm: $(VENV)/dev ## Minutes: the workflow on a Slurm cluster on this mach
 test-browser: $(VENV)/dev ## The report in Chromium; installs it if it may
 	@$(BIN)/python -m pytest -m browser
 
-lint: $(VENV)/dev ## Linters, formatters, types
+lint: $(VENV)/dev ## Linters, formatters, types, direction of imports, lines of the product
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/snakemake --lint
 	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@lines=$$(git ls-files -z '*.py' '*.smk' '*Snakefile' ':!tests' ':!docs' | xargs -0 cat | wc -l); \
+	echo "$$lines lines of Python and Snakemake, of at most $(MOST_LINES)"; test $$lines -le $(MOST_LINES)
 
 check: lint test ## Linters and tests: what to run before a change is proposed
 
