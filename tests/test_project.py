@@ -147,36 +147,6 @@ def test_every_final_file_has_a_caption():
     assert used == captions
 
 
-def packages_in_order():
-    """The packages of `scripts/opcost` as CONTRIBUTING lists them, those of all others first."""
-    guide = (ROOT / "CONTRIBUTING.md").read_text()
-    shared = re.search(r"and\s+from ([^;]*); a test", guide)
-    assert shared
-    return re.findall(r"`(\w+)`", shared[1]) + re.findall(r"^\| `(\w+)/?` \|", guide, re.MULTILINE)
-
-
-def imported(path):
-    """The modules and packages of opcost that a file imports, by the first name after opcost."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            root, *names = node.module.split(".")
-            if root == "opcost":
-                yield from names[:1] or [alias.name for alias in node.names]
-
-
-def test_packages_import_from_those_above_them_only():
-    package = ROOT / "scripts/opcost"
-    order = packages_in_order()
-    packages = {path.parent.name for path in package.glob("*/__init__.py")}
-    modules = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
-    assert sorted(order) == sorted(packages | modules)
-    for name in order:
-        files = [package / f"{name}.py"] if name not in packages else (package / name).glob("*.py")
-        for path in files:
-            above = {*order[: order.index(name) + 1], "__version__"}
-            assert set(imported(path)) <= above, f"{path} imports from below"
-
-
 KNOW_KINDS = {
     "devices/kinds.py", "devices/processor.py", "devices/gpu.py", "energy/meters.py",
     "models/conditions.py",  # autocast has a switch for each
