@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from opcost.addresses import Addresses
 from opcost.errors import reported
 from opcost.planning.rounds import plan_target_round, with_rest_of_budget, write_round
-from opcost.planning.target_plan import expected_widths, plan_target
+from opcost.planning.target_plan import plan_target
 from opcost.study import load_study
 from opcost.terminal import announce
 from opcost.text import counted, duration
@@ -24,7 +24,4 @@ with reported(snakemake.log[0]):
     write_round(Path(snakemake.output[0]), replace(planned, anew=params.anew))
     if planned.new:
         what = counted(len(planned.new), "measurement")
-        announce(
-            f"[round {number}] {target}: {what}, about {duration(planned.needed_s)}"
-            f"{expected_widths(planned, addresses.study.precision.models)}"
-        )
+        announce(f"[round {number}] {target}: {what}, about {duration(planned.needed_s)}")

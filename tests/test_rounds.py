@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from opcost.planning.rounds import Known, plan_round, read_round, write_round
-from opcost.planning.target_plan import expected_widths
 from opcost.results_folder import MODELS, OPERATORS
 from opcost.study import Precision
 
@@ -136,15 +135,6 @@ def test_a_round_is_read_as_it_was_written(tmp_path):
         found = read_round(tmp_path / "round.json")
         assert (found.operators, found.models) == (planned.operators, planned.models)
         assert (found.is_cut, found.anew) == (planned.is_cut, 3.0)
-
-
-def test_expected_widths_are_those_after_one_more_run_of_what_is_repeated():
-    planned = plan_round(3, [NET], known(), VAGUE)
-    assert planned.half_widths == {NET.model: pytest.approx(0.04 / 3**0.5)}
-    text = expected_widths(replace(planned, run_sd=0.013), 0.02)
-    assert text.startswith("; after it, 1 of 1 model is not expected within ±2.0%")
-    assert text.endswith("(model: ±2.3%), if runs vary by 1.3%")
-    assert "until each model is within ±2.5%" in expected_widths(planned, 0.025)
 
 
 def test_rounds_end_when_models_are_precise():

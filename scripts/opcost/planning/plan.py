@@ -1,4 +1,5 @@
-"""Plan a target: the remaining tuples, the expected time, and the selection under a budget.
+"""Plan round 1 of a target from its measured rows: what remains, how long it takes, and the
+selection under a budget.
 
 The time of an operator is first predicted from FLOPs and bytes; measured rows then refine the
 prediction by a fit. Predictions determine order and plan, never a result.
@@ -7,17 +8,27 @@ prediction by a fit. Predictions determine order and plan, never a result.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
 
+from opcost.addresses import Addresses
+from opcost.devices.device_file import read_device
 from opcost.devices.kinds import kind_of
+from opcost.launch_modes import EAGER
+from opcost.results_folder import MODELS, OPERATORS, device_file, measurements, model_of
+from opcost.rows import records, schemas
+from opcost.rows.quantities import TIME
 from opcost.study import MeasurementSettings
-from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.model_tuples import ModelTuples, read_extractions
+from opcost.tuples.traces import calls_on
 from opcost.tuples.tuple_record import TupleRecord
 
 Row = Mapping[str, Any]
+
+_COLUMNS = ("status", "flags", *TIME.names, "started_at", "device_time_s")
 
 _GUESSED_RATES = (5e-6, 1e-11, 1e-10)
 """Approximate seconds per call, FLOP and byte on one core; only their ratios affect the order."""
@@ -28,6 +39,44 @@ _JOB_S = 1.0
 _GPU_START_S = 1.0
 _SETTLING_S = 1.5
 """Time for a power sensor to settle, three times in a trial."""
+
+
+def models_on(addresses: Addresses, target: str) -> list[ModelTuples]:
+    """The models of the study that could be extracted, with their calls on the target.
+
+    Raises OpcostError for a damaged file.
+    """
+    found = read_extractions(map(addresses.extraction, addresses.study.models))
+    return calls_on(addresses.folders[target], [each for each in found if each.refusal is None])
+
+
+def device_of(addresses: Addresses, target: str) -> str:
+    """The target's device, as far as it is known: its settings may be `auto`."""
+    path = device_file(addresses.folders[target])
+    return read_device(path).device if path.is_file() else addresses.device(target)
+
+
+def measured_tuples(folder: Path, number: int = 1) -> Sequence[Row]:
+    """The rows of all tuples in a round, of this study or another. Raises OpcostError for a damaged
+    file.
+    """
+    paths = measurements(folder, OPERATORS, number)
+    return records.read_all(paths, schemas.OPERATOR, ("tuple_id", *_COLUMNS)).to_pylist()
+
+
+def measured_end_to_end(
+    addresses: Addresses, target: str, number: int = 1, launch_mode: str = EAGER
+) -> Sequence[Row]:
+    """The end-to-end rows of all models in a round or launch mode, except models that the study
+    defines differently. Raises OpcostError for a damaged file.
+    """
+    own = addresses.study.models
+    paths = [
+        path
+        for path in measurements(addresses.folders[target], MODELS, number, launch_mode)
+        if model_of(path) not in own or addresses.definition(model_of(path)) == path.stem
+    ]
+    return records.read_all(paths, schemas.MODEL, ("model", *_COLUMNS)).to_pylist()
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,22 @@ A budget is spent on end-to-end runs first, then on operators in the order of th
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from pathlib import Path
 
 from opcost.addresses import Addresses
 from opcost.files import read_json, write_json
 from opcost.noise import Runs, Variation, pooled
-from opcost.planning.measured import Row, device_of, measured_end_to_end, measured_tuples, models_on
-from opcost.planning.plan import Plan
+from opcost.planning.plan import (
+    Plan,
+    Row,
+    device_of,
+    measured_end_to_end,
+    measured_tuples,
+    models_on,
+)
 from opcost.results_folder import MODELS, OPERATORS, all_measurements, series_of
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
@@ -72,19 +77,15 @@ class Known:
 class Round:
     """The names of the tuples and models of a round; of these, `new` remain to be measured.
 
-    `needed_s` is their expected measuring time. `half_widths` are those expected of the models
-    after the round, each the wider one of its two answers, with the run-to-run variation `run_sd`.
-    `is_cut` if the budget left out measurements; `anew` is when a run planned the round again for
-    that reason, in seconds since the epoch.
+    `needed_s` is their expected measuring time. `is_cut` if the budget left out measurements;
+    `anew` is when a run planned the round again for that reason, in seconds since the epoch.
     """
 
     operators: Sequence[str] = ()
     models: Sequence[str] = ()
     new: Sequence[Subject] = ()
     needed_s: float = 0.0
-    half_widths: Mapping[str, float] = field(default_factory=dict)
     is_cut: bool = False
-    run_sd: float = 0.0
     anew: float = 0.0
 
     def __bool__(self) -> bool:
@@ -122,14 +123,11 @@ def plan_round(
     needed_s = list(accumulate((known[each].device_time_s for each in wanted), initial=0.0))
     fitting = sum(each <= left_s for each in needed_s[1:])
     chosen = sorted({*kept, *wanted[:fitting]})
-    after = {**known, **{each: replace(known[each], runs=known[each].runs + 1) for each in chosen}}
-    expected = {model.model: _answers(model, after) for model in models}
     return Round(
         [name for kind, name in chosen if kind == OPERATORS],
         [name for kind, name in chosen if kind == MODELS],
         wanted[:fitting],
         needed_s[fitting],
-        {model: max(map(_half_width, answers)) for model, answers in expected.items() if answers},
         fitting < len(wanted),
     )
 
@@ -179,12 +177,14 @@ def plan_target_round(addresses: Addresses, target: str, number: int, first: Pla
 def expect_target_rounds(
     addresses: Addresses, target: str, models: Sequence[ModelTuples], first: Plan
 ) -> list[Round]:
-    """The expected plans of rounds after the first, if operators take the times that the present
-    plan of round 1 expects, and runs vary as before. Raises OpcostError for a damaged file.
+    """What each round after the first repeats at most: as much as if it were the next one, with the
+    times that the present plan of round 1 expects. Each round that is measured makes intervals
+    narrower, so that the next one repeats less. Raises OpcostError for a damaged file.
     """
-    rounds, found = _Rounds(addresses, target, models, first), list[Round]()
+    rounds, found, spent_s = _Rounds(addresses, target, models, first), [], 0.0
     for number in range(2, addresses.study.rounds + 1):
-        found.append(rounds.plan(number, found))
+        found.append(rounds.plan(number, spent_s, expects_first=True))
+        spent_s += found[-1].needed_s
     return found
 
 
@@ -197,7 +197,7 @@ class _Rounds:
         self._study, self._models, self._first = addresses.study, models, first
         conditions = addresses.study.conditions[target].to_json()
         device = {"conditions_json": conditions, "device": device_of(addresses, target)}
-        self._usual_sd = usual_sd(device, TIME)
+        self._sd = usual_sd(device, TIME)
         self._rows: dict[Subject, dict[int, Row]] = {
             **{(OPERATORS, each): {} for each in (*first.known, *first.chosen)},
             **{(MODELS, each.model): {} for each in models if not each.is_operator},
@@ -209,44 +209,38 @@ class _Rounds:
             for row in measured_end_to_end(addresses, target, number):
                 self._rows.setdefault((MODELS, row["model"]), {})[number] = row
 
-    def plan(self, number: int, expected: Sequence[Round] | None = None) -> Round:
-        """Plan a round from the measurements of previous rounds; with their `expected` plans, as if
-        these and round 1 were measured.
+    def plan(self, number: int, spent_s: float = 0.0, expects_first: bool = False) -> Round:
+        """Plan a round from the measurements of previous rounds, after others that spend `spent_s`
+        of the budget; if it `expects_first`, as if all of round 1 were measured.
         """
         rows = {
             name: distinct([row for n, row in each.items() if n < number and row["status"] == "ok"])
             for name, each in self._rows.items()
         }
         runs = {name: each for name in rows if (each := runs_of(undisturbed(rows[name]), TIME))}
-        of_operators = [each for (kind, _), each in runs.items() if kind == OPERATORS]
-        variation = pooled(of_operators, self._usual_sd)
-        more = Counter(chain.from_iterable(each.new for each in expected or ()))
-        degrees = sum(times for (kind, _), times in more.items() if kind == OPERATORS)
-        variation = replace(variation, degrees_of_freedom=variation.degrees_of_freedom + degrees)
-        if expected is not None:
+        operators = [each for (kind, _), each in runs.items() if kind == OPERATORS]
+        variation = pooled(operators, self._sd)
+        if expects_first:
             for name in self._own:
                 if 1 not in self._rows[name]:  # a model's time is not needed
                     runs[name] = Runs([self._first.times_s.get(name[1], 1.0)], [None])
         known = {
-            name: self._known(name, rows[name], runs[name], variation, more[name])
+            name: self._known(name, rows[name], runs[name], variation)
             for name in self._own
             if name in runs
         }
         done = [name for name, each in self._rows.items() if number in each]
-        left_s = self._left_s() - sum(each.needed_s for each in expected or ())
-        planned = plan_round(number, self._models, known, self._study.precision, done, left_s)
-        return replace(planned, run_sd=variation.sd)
+        left_s = self._left_s() - spent_s
+        return plan_round(number, self._models, known, self._study.precision, done, left_s)
 
-    def _known(
-        self, name: Subject, rows: Sequence[Row], runs: Runs, variation: Variation, more: int
-    ) -> Known:
+    def _known(self, name: Subject, rows: Sequence[Row], runs: Runs, variation: Variation) -> Known:
         usual_s = self._first.job_s if name[0] == OPERATORS else self._first.model_s
         held_s = [row["device_time_s"] for row in rows if row["device_time_s"]]
         return Known(
             runs.value,
-            len(runs.values) + more,
+            len(runs.values),
             _of_one_run(runs, variation),
-            _of_one_run(runs, pooled([runs], self._usual_sd)),
+            _of_one_run(runs, pooled([runs], self._sd)),
             statistics.fmean(held_s or [usual_s]),
         )
 

@@ -9,19 +9,21 @@ from opcost.addresses import Addresses
 from opcost.devices.kinds import kind_of
 from opcost.errors import OpcostError
 from opcost.launch_modes import EAGER
-from opcost.planning.measured import (
+from opcost.planning.plan import (
+    Plan,
     Row,
     device_of,
     measured_end_to_end,
     measured_tuples,
+    memory_bytes,
     models_on,
+    plan,
 )
-from opcost.planning.plan import Plan, memory_bytes, plan
 from opcost.planning.rounds import Round, expect_target_rounds, read_round
 from opcost.results_folder import round_plan
 from opcost.study import Study
 from opcost.target import Target
-from opcost.text import counted, duration, plus_minus, wrapped
+from opcost.text import counted, duration, wrapped
 from opcost.tuples.manifest import collect
 from opcost.tuples.model_tuples import ModelTuples
 from opcost.tuples.tuple_record import TupleRecord
@@ -54,7 +56,11 @@ def describe_plans(addresses: Addresses, open_device: Callable[[Target], "Device
         own = [model for model in models if not model.is_operator]
         measured = {row["model"] for row in _named(rows, {each.model for each in own})}
         new_models = [model.model for model in own if model.model not in measured]
-        rounds = _later_rounds(addresses, target, models, planned)
+        rounds = (
+            expect_target_rounds(addresses, target, models, planned)
+            if planned.known or planned.chosen
+            else []
+        )
         lines = [
             f"Target {target}",
             f"  operators: {len(tuples)} tuples, {len(planned.known)} measured, "
@@ -62,7 +68,7 @@ def describe_plans(addresses: Addresses, open_device: Callable[[Target], "Device
             f"  models: {len(own)}, {len(measured)} measured, {len(new_models)} to measure",
             *_to_trace(own, device),
             _measuring_time(planned),
-            *_of_later_rounds(study, planned, rounds),
+            *_later_rounds(study, planned, rounds),
             *_end(planned, rounds),
             *_budget(study.max_device_time_s, planned),
             *_memory(tuples, planned, conditions.target, open_device),
@@ -156,61 +162,34 @@ def _measuring_time(planned: Plan) -> str:
     return f"  measuring time: {duration(planned.needed_s)} remaining in round 1 ({each})"
 
 
-def _later_rounds(
-    addresses: Addresses, target: str, models: Sequence[ModelTuples], planned: Plan
-) -> list[Round] | None:
-    """The expected plans of further rounds; None if there are none."""
-    if addresses.study.rounds == 1 or not (planned.known or planned.chosen):
-        return None
-    return expect_target_rounds(addresses, target, models, planned)
-
-
-def _of_later_rounds(study: Study, planned: Plan, rounds: Sequence[Round] | None) -> list[str]:
-    """A line about the expected further rounds, and the precision of the answers after them."""
-    if rounds is None:
+def _later_rounds(study: Study, planned: Plan, rounds: Sequence[Round]) -> list[str]:
+    """A line about the rounds after the first, if there are any."""
+    if not rounds:
         return []
     number = sum(len(each.new) for each in rounds)
-    if not number and planned.beyond:
+    if number:
+        what = f"at most about {duration(_needed_s(rounds))} for {counted(number, 'measurement')}"
+        fewer = "fewer as intervals become narrower" if len(rounds) > 1 else ""
+        return [f"  later rounds: {what}{fewer and f'; {fewer}'}"]
+    if planned.beyond:
         return ["  later rounds: no time for them within the budget"]
-    if not number and any(each.is_cut for each in rounds):
+    if any(each.is_cut for each in rounds):
         return ["  later rounds: nothing that the budget has time for"]
-    if not number:
-        return [f"  later rounds: nothing left to measure within {study.rounds} rounds"]
-    what = f"about {duration(_needed_s(rounds))} for {counted(number, 'measurement')}"
-    return [f"  later rounds: {what}{expected_widths(rounds[-1], study.precision.models)}"]
+    return [f"  later rounds: nothing left to measure within {study.rounds} rounds"]
 
 
-def _end(planned: Plan, rounds: Sequence[Round] | None) -> list[str]:
+def _end(planned: Plan, rounds: Sequence[Round]) -> list[str]:
     """The earliest end, later than the measuring time suggests (docs/how_to/run.md)."""
-    needed_s = planned.needed_s + _needed_s(rounds or ())
-    if not needed_s:
+    least_s, most_s = planned.needed_s, planned.needed_s + _needed_s(rounds)
+    if not most_s:
         return []
-    end = datetime.now() + timedelta(seconds=needed_s)
-    return [
-        f"  in all: {duration(needed_s)} of measuring time; if started now, done after "
-        f"{end:%a %H:%M}"
-    ]
+    in_all = duration(least_s) if most_s == least_s else f"at most about {duration(most_s)}"
+    end = datetime.now() + timedelta(seconds=least_s)
+    return [f"  in all: {in_all} of measuring time; if started now, done after {end:%a %H:%M}"]
 
 
 def _needed_s(rounds: Sequence[Round]) -> float:
     return sum(each.needed_s for each in rounds)
-
-
-def expected_widths(planned: Round, requested: float | None) -> str:
-    """The expected precision of the models after a round, compared with the requested one."""
-    if requested is None or not planned.half_widths:
-        return ""
-    wide = [name for name, half in planned.half_widths.items() if half > 1.02 * requested]
-    condition = f", if runs vary by {planned.run_sd:.1%}"
-    if not wide:
-        return f", until each model is within {plus_minus(requested)}{condition}"
-    widest = max(wide, key=lambda name: planned.half_widths[name])
-    of = f"{len(wide)} of {counted(len(planned.half_widths), 'model')}"
-    are = "is" if len(wide) == 1 else "are"
-    return (
-        f"; after it, {of} {are} not expected within {plus_minus(requested)}, the precision "
-        f"requested ({widest}: {plus_minus(planned.half_widths[widest])}){condition}"
-    )
 
 
 def _budget(max_device_time_s: float | None, planned: Plan) -> list[str]:
