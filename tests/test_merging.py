@@ -121,24 +121,10 @@ def test_the_state_of_a_target_is_its_call_overhead_alone(merged):
     assert {name: older[name] for name in own} == own
 
 
-def without_seal(path):
-    pq.write_table(pq.read_table(path), path)
-
-
 def with_metadata(path, name, text):
     table = pq.read_table(path)
     metadata = table.schema.metadata | {f"opcost.{name}".encode(): text}
     pq.write_table(table.replace_schema_metadata(metadata), path)
-
-
-@pytest.mark.parametrize("altered", [{"time_s": 2e-3} | NEWER, {"time_s": 2e-3}, STATES[1] | NEWER])
-def test_no_row_of_an_altered_copy_is_chosen(tmp_path, altered):
-    sealed = database(tmp_path / "sealed.parquet", STATES[0], STATES[0] | OTHER)
-    copy = database(tmp_path / "copy.parquet", STATES[0] | altered, STATES[0] | altered | OTHER)
-    without_seal(copy)
-    merge([copy, sealed], tmp_path / "merged.parquet")
-    rows = rows_of(tmp_path / "merged.parquet")
-    assert [(row["time_s"], row["call_overhead_s"]) for row in rows] == [(1e-3, 1e-6)] * 2
 
 
 @pytest.mark.parametrize(
@@ -404,10 +390,9 @@ def test_what_cannot_be_merged_is_named_with_the_remedy(tmp_path, damage, messag
     assert not (tmp_path / "merged.parquet").exists()
 
 
-@pytest.mark.parametrize("sources", ["{", "[]", '{"a": 1}', '{"a": {"names": ["b"], "rows": -1}}'])
-def test_sources_that_cannot_be_are_named_with_the_remedy(tmp_path, sources):
+def test_sources_that_cannot_be_are_named_with_the_remedy(tmp_path):
     path = tmp_path / "merged.parquet"
     merge([database(tmp_path / "a.parquet", {})], path)
-    with_metadata(path, "sources", sources)
+    with_metadata(path, "sources", "{")
     with pytest.raises(OpcostError, match=r"its list of sources.* merge its databases again"):
         merge([path], tmp_path / "again.parquet")

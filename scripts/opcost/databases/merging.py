@@ -3,9 +3,9 @@
 Rows are duplicates if they agree in tuple and conditions (`rows.comparability`). Each row repeats
 the state of its target, such as the call overhead. Of several states under the same conditions, a
 merge keeps the state of the newest measurement, with its rows, so that all rows of a target agree.
-Of other duplicates, it keeps the newer row. Rows of a sealed file come first: a file without a seal
-may have been altered. The measured value plays no role. A row in several databases becomes one row.
-The result depends neither on the order of the databases nor on earlier merges.
+Of other duplicates, it keeps the newer row. The measured value plays no role. A row in several
+databases becomes one row. The result depends neither on the order of the databases nor on earlier
+merges.
 
 A processor has no serial number. The sentinel's baseline (`quiet_sentinel_time_s`) distinguishes
 studies on processors, so rows of two such studies are never duplicates. Failures without a recorded
@@ -13,83 +13,74 @@ device are duplicates only of exact copies.
 """
 
 import hashlib
-from collections import Counter, defaultdict
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from opcost.databases import model_ratios
-from opcost.databases.provenance import Sources, rows_of, sources_of, stating, united
 from opcost.errors import OpcostError
-from opcost.files import check_output, version_of
+from opcost.files import check_output, opened, parse_json, version_of
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import OVERHEAD
+from opcost.rows.runs import ModelRatio
 
 STATE = [column.name for column in OVERHEAD]
 """The columns that are the same in all rows of a target."""
 
-COMPARED = (
-    *("tuple_id", "status", "measured_at", "ended_at", "schema_version", "target"),
-    *comparability.COLUMNS,
+_DESCRIBED = [
+    *("path", "number", "target", "status", "conditions_id", "group", "subject", "digest"),
+    *("state", "sources", "measured_at", "schema_version", "ok"),
+]
+_EARLIEST = datetime.fromtimestamp(0, UTC)
+_SOURCES = "opcost.sources"
+_REMEDY = (
+    "merge results/database.parquet of studies, or outputs of `opcost merge`; create {path} "
+    "again where it was measured"
 )
-"""The columns that decide which rows are duplicates and which of them is preferred."""
 
-_EARLIEST = datetime.min.replace(tzinfo=UTC)
+Sources = Mapping[str, Mapping[str, Any]]
+"""Databases by id: the number of `rows` of each, and the `names` under which it was merged."""
 
-
-class Group(NamedTuple):
-    """The columns by which the summary of a merge groups rows."""
-
-    conditions_id: str | None
-    target: str
-    device_name: str | None
-    driver_version: str | None
-    torch_version: str | None
-    protocol_version: int | None
-
-    def __str__(self) -> str:
-        parts = [self.target, self.device_name or "unknown device"]
-        parts += [f"driver {self.driver_version}"] if self.driver_version else []
-        parts += [f"torch {self.torch_version}"] if self.torch_version else []
-        measured = self.protocol_version is not None
-        parts += [f"protocol {self.protocol_version}" if measured else "imported"]
-        return f"{self.conditions_id or '-':16}  {', '.join(parts)}"
+Row = Mapping[str, Any]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Merge:
-    """The outcome of a merge, whose text is the summary: rows in each database, distinct rows, kept
-    rows by status, and a row of each conditions_id.
+    """The outcome of a merge, whose text is the summary.
+
+    `rows` are those of each database, `distinct` those without exact copies. `kept` has the
+    `status` of each kept row and its `group`: conditions_id, target, device and software.
+    `conditions` has a row of each kept conditions_id.
     """
 
-    rows: Counter[Path] = field(default_factory=Counter)
-    distinct: int = 0
-    kept: dict[Group, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    conditions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows: Mapping[Path, int]
+    distinct: int
+    kept: pd.DataFrame
+    conditions: Mapping[str, Row]
 
     def __str__(self) -> str:
-        total = self.rows.total()
-        kept = sum(statuses.total() for statuses in self.kept.values())
+        copies = sum(self.rows.values()) - self.distinct
         lines = [f"{rows:>8} rows in {path}" for path, rows in self.rows.items()]
-        lines.append(f"{total - self.distinct:>8} exact copies dropped")
-        lines.append(f"{self.distinct - kept:>8} superseded by newer measurements of their targets")
-        lines.append(f"{kept:>8} rows kept:")
-        for group in sorted(self.kept, key=str):
-            statuses = self.kept[group]
-            failed = statuses.total() - statuses["ok"]
+        lines.append(f"{copies:>8} exact copies dropped")
+        superseded = self.distinct - len(self.kept)
+        lines.append(f"{superseded:>8} superseded by newer measurements of their targets")
+        lines.append(f"{len(self.kept):>8} rows kept:")
+        for group, statuses in self.kept.groupby("group")["status"]:
+            failed = sum(statuses != "ok")
             lines.append(
-                f"{statuses.total():>8} {group}" + (f", {failed} of them failed" if failed else "")
+                f"{len(statuses):>8} {group}" + (f", {failed} of them failed" if failed else "")
             )
-        for target, count in sorted(Counter(group.target for group in self.kept).items()):
+        for target, count in self.kept.groupby("target")["group"].nunique().items():
             if count > 1:
                 lines.append(
                     f"Target {target!r} has {count} conditions_ids, whose rows must not be added "
-                    f"up. They differ in {self._differences(target)}."
+                    f"up. They differ in {self._differences(str(target))}."
                 )
         return "\n".join(lines)
 
@@ -105,207 +96,205 @@ class Merge:
         return "; ".join(parts) or "whether they record their device"
 
 
-@dataclass(slots=True)
-class _Best:
-    """The preferred of duplicate rows so far, and another of the same rank, if any."""
-
-    rank: tuple[Any, ...]
-    digest: bytes
-    position: tuple[int, int]
-    sources: frozenset[str]
-    rival: "_Best | None" = None
-
-
-class _Key(NamedTuple):
-    """The key of duplicate rows. `tuple_id` is the content of a row without a device."""
-
-    conditions_id: str | None
-    tuple_id: Any
-    state: bytes
-
-
-_States = Mapping[str | None, Mapping[bytes, tuple[Any, ...]]]
-"""The rank of the newest row of each state, by conditions_id."""
-
-
 def merge(paths: Sequence[Path], output: Path) -> Merge:
     """Merge databases, merged or not, into `output`, completely or not at all.
 
-    Reads each database twice, in batches: memory holds less than a kilobyte for each row, and no
-    raw values. Raises OpcostError for a file that is not a database, was written by a newer opcost,
-    is the output, or is replaced meanwhile, and for databases that contradict each other.
+    Reads each database twice, in batches: memory holds about a kilobyte for each row, and no raw
+    values. Raises OpcostError for a file that is not a database, was written by a newer opcost, is
+    the output, or is replaced meanwhile, and for databases that contradict each other.
     """
-    before = [version_of(path) for path in paths]
-    sources = [sources_of(path) for path in paths]
+    sources = {path: _sources_of(path) for path in paths}
+    versions = {path: version_of(path) for path in sources}
     check_output(output, paths)
-    done = Merge()
-    groups: dict[tuple[Path, str, str], tuple[Any, ...]] = {}
-    best, stated = _choose(paths, sources, done, groups)
-    schema = stating(schemas.MERGED, united(sources))
-    known_ratios = {path: model_ratios.read_ratios(path) for path in paths}
-    ratios = model_ratios.united(
-        (group, found)
-        for path, target, group in sorted(groups, key=lambda each: (groups[each], each))
-        for name in (target, group)  # of a database, and of a merged one
-        if (found := known_ratios[path].get(name))
-    )
+    conditions: dict[str, Row] = {}
+    states: dict[tuple[str, str], Row] = {}
+    found = {path: _described(path, of, conditions, states) for path, of in sources.items()}
+    rows = pd.concat(found.values(), ignore_index=True)
+    # Of two rows, the one with the greater rank is newer.
+    rows["rank"] = rows.groupby(["measured_at", "schema_version", "ok"]).ngroup()
+    distinct = _without_copies(rows)
+    kept = _newest(distinct)
+    of_state = kept.dropna(subset="conditions_id")[["conditions_id", "newest"]]
+    newest: dict[str, str] = dict(of_state.itertuples(index=False))
+    stated = {name: states[name, state] for name, state in newest.items()}
+    ratios = _newest_ratios(rows)
 
-    def kept() -> Iterator[pa.RecordBatch]:
-        yield from _kept(paths, sources, best, stated, done)
-        for path, known in zip(paths, before, strict=True):
-            if version_of(path) != known:
+    def batches() -> Iterator[pa.RecordBatch]:
+        for path, of in sources.items():
+            yield from _kept(path, of, kept[kept["path"] == path], stated)
+            if version_of(path) != versions[path]:
                 raise OpcostError(f"{path} was replaced while it was read: merge again")
 
-    records.write_batches(output, schema, kept(), lambda: model_ratios.metadata(ratios))
-    return done
+    metadata = {_SOURCES: json.dumps(_united([*sources.values()]), sort_keys=True)}
+    schema = schemas.MERGED.with_metadata({**schemas.MERGED.metadata, **metadata})
+    records.write_batches(output, schema, batches(), lambda: model_ratios.metadata(ratios))
+    numbers = {path: len(each) for path, each in found.items()}
+    return Merge(numbers, len(distinct), kept, {name: conditions[name] for name in newest})
 
 
-def _choose(
-    paths: Sequence[Path],
-    sources: Sequence[Sources],
-    done: Merge,
-    groups: dict[tuple[Path, str, str], tuple[Any, ...]],
-) -> tuple[dict[tuple[int, int], _Best], dict[str, pa.RecordBatch]]:
-    """The preferred rows by position (numbers of database and row), and the newest state of each
-    target, by conditions_id. Fills `groups`: path, target and conditions_id -> greatest rank.
+def _described(
+    path: Path,
+    sources: Sources,
+    conditions: dict[str, Row],
+    states: dict[tuple[str, str], Row],
+) -> pd.DataFrame:
+    """What decides whether each row of a database is kept. Adds a row of each conditions_id to
+    `conditions`, and each state to `states`.
     """
-    best: dict[_Key, _Best] = {}
-    states: dict[str | None, dict[bytes, tuple[Any, ...]]] = defaultdict(dict)
-    stated: dict[str, dict[bytes, pa.RecordBatch]] = defaultdict(dict)
-    distinct = set()
-    for number, path in enumerate(paths):
-        sealed = records.is_sealed(path)
-        for batch, origins in rows_of(path, sources[number]):
-            of_rows = (_compared(batch), _digests(batch), _digests(batch.select(STATE)))
-            rows = zip(*of_rows, origins, strict=True)
-            for index, (row, digest, state, origin) in enumerate(rows, done.rows[path]):
-                distinct.add(digest)
-                found = _Best(_preference(row, sealed), digest, (number, index), origin)
-                group = comparability.conditions_id(row)
-                key = _Key(group, row["tuple_id"] if group else digest, state)
-                states[group][state] = max(found.rank, states[group].get(state, found.rank))
-                if group is not None:
-                    place = (path, row["target"], group)
-                    groups[place] = max(found.rank, groups.get(place, found.rank))
-                if group is not None and state not in stated[group]:
-                    stated[group][state] = batch.select(STATE).take(
-                        pa.array([index - done.rows[path]])
-                    )
-                held = best.setdefault(key, found)
-                if digest == held.digest:
-                    held.rank = max(held.rank, found.rank)
-                    held.sources = held.sources if origin <= held.sources else held.sources | origin
-                elif found.rank > held.rank:
-                    best[key] = found
-                elif found.rank == held.rank:
-                    held.rival = found
-            done.rows[path] += len(batch)
-    done.distinct = len(distinct)
-    newest = {group: max(ranks, key=lambda state: ranks[state]) for group, ranks in states.items()}
-    preferred = {each.position: each for each in _preferred(best, states, newest, paths)}
-    return preferred, {group: of_states[newest[group]] for group, of_states in stated.items()}
+    found: list[dict[str, Any]] = []
+    for batch, origins in _batches(path, sources):
+        for row, origin in zip(batch.to_pylist(), origins, strict=True):
+            state = {name: row[name] for name in STATE}
+            conditions_id, digest = comparability.conditions_id(row), _digest(row)
+            if conditions_id is not None:
+                names = ("target", "tuple_id", *comparability.COLUMNS)
+                conditions.setdefault(conditions_id, {name: row[name] for name in names})
+                states.setdefault((conditions_id, _digest(state)), state)
+            described = {
+                "path": path,
+                "number": len(found),
+                "target": row["target"],
+                "status": row["status"],
+                "conditions_id": conditions_id,
+                "group": _group(conditions_id, row),
+                "subject": f"{conditions_id} {row['tuple_id']}" if conditions_id else digest,
+                "digest": digest,
+                "state": _digest(state),
+                "sources": origin,
+                "measured_at": row["ended_at"] or row["measured_at"] or _EARLIEST,
+                "schema_version": row["schema_version"] or 0,
+                "ok": row["status"] == "ok",
+            }
+            found.append(described)
+    return pd.DataFrame(found, columns=_DESCRIBED, dtype=object)  # None stays None
 
 
-def _preferred(
-    best: Mapping[_Key, _Best],
-    states: _States,
-    newest: Mapping[str | None, bytes],
-    paths: Sequence[Path],
-) -> list[_Best]:
-    """A row for each tuple: of the newest state of its target, or else of an older one.
+def _without_copies(rows: pd.DataFrame) -> pd.DataFrame:
+    """The first of equal rows, with the sources of all of them."""
+    sources = {name: frozenset().union(*each) for name, each in rows.groupby("digest")["sources"]}
+    distinct = rows.drop_duplicates("digest")
+    return distinct.assign(sources=distinct["digest"].map(sources))
+
+
+def _newest(rows: pd.DataFrame) -> pd.DataFrame:
+    """A row of each subject: of the `newest` state of its target, or else of an older one.
 
     Raises OpcostError if another state, or another row, is as new.
     """
-    rows: dict[tuple[str | None, Any], tuple[tuple[Any, ...], _Best]] = {}
-    for key, row in best.items():
-        group, tuple_id, state = key
-        rival = row.rival
-        if state != newest[group] and states[group][state] == states[group][newest[group]]:
-            rival = next(
-                each for other, each in best.items() if other[::2] == (group, newest[group])
-            )
-        if group is not None and rival is not None:
-            names = " and ".join(sorted({str(paths[each.position[0]]) for each in (row, rival)}))
-            raise OpcostError(
-                f"{names} hold different states of a target (conditions_id {group}, tuple "
-                f"{tuple_id}), none of them later than the other, so that neither can be chosen. "
-                "Merge only one of them, or give the target of one another name (its folder in "
-                "results), and make its database again"
-            )
-        rank = (state == newest[group], *row.rank)
-        if (group, tuple_id) not in rows or rank > rows[group, tuple_id][0]:
-            rows[group, tuple_id] = rank, row
-    return [row for _, row in rows.values()]
+    latest = rows[rows["rank"] == rows.groupby("conditions_id")["rank"].transform("max")]
+    states = latest.drop_duplicates(["conditions_id", "state"])
+    newest = states.drop_duplicates("conditions_id").set_index("conditions_id")["state"]
+    rows = rows.assign(newest=rows["conditions_id"].map(newest))
+    rows["is_newest"] = rows["state"] == rows["newest"]
+    rows = rows.sort_values(["is_newest", "rank"], ascending=False)
+    kept = rows.drop_duplicates("subject")
+    of_rank = ["subject", "is_newest", "rank"]
+    rivals = rows[rows.duplicated(of_rank, keep=False)].merge(kept[of_rank])
+    _refuse(pd.concat([states[states.duplicated("conditions_id", keep=False)], rivals]))
+    return kept
+
+
+def _refuse(rivals: pd.DataFrame) -> None:
+    """Raise OpcostError for rows of which none is newer, if there are any."""
+    for conditions_id, rows in rivals.groupby("conditions_id"):
+        names = " and ".join(sorted({*map(str, rows["path"])}))
+        raise OpcostError(
+            f"{names} hold different states of a target (conditions_id {conditions_id}), none of "
+            "them later than the other, so that neither can be chosen. Merge only one of them, or "
+            "give the target of one another name (its folder in results), and make its database "
+            "again"
+        )
+
+
+def _newest_ratios(rows: pd.DataFrame) -> dict[str, list[ModelRatio]]:
+    """The ratios of models by conditions_id; of one model, those of the newest database."""
+    known = {path: model_ratios.read_ratios(path) for path in rows["path"].unique()}
+    keys = ["path", "target", "conditions_id"]
+    ranks = rows.groupby(keys)["rank"].max().reset_index().sort_values(["rank", *keys])
+    return model_ratios.united(
+        (conditions_id, known[path][name])
+        for path, target, conditions_id in ranks[keys].itertuples(index=False)
+        for name in (target, conditions_id)  # of a database, and of a merged one
+        if name in known[path]
+    )
 
 
 def _kept(
-    paths: Sequence[Path],
-    sources: Sequence[Sources],
-    best: Mapping[tuple[int, int], _Best],
-    stated: Mapping[str, pa.RecordBatch],
-    done: Merge,
+    path: Path, sources: Sources, kept: pd.DataFrame, stated: Mapping[str, Row]
 ) -> Iterator[pa.RecordBatch]:
-    """The preferred rows with the columns that a merge adds; counts them in `done`."""
-    origins_type = schemas.MERGED.field("sources").type
-    for number, path in enumerate(paths):
-        index = 0
-        for batch, _ in rows_of(path, sources[number]):
-            chosen = [best.get((number, index + offset)) for offset in range(len(batch))]
-            index += len(batch)
-            batch = batch.filter(pa.array([each is not None for each in chosen], pa.bool_()))
-            rows = _compared(batch)
-            groups = [_group(row) for row in rows]
-            done.conditions |= {
-                group.conditions_id: row
-                for group, row in zip(groups, rows, strict=True)
-                if group.conditions_id is not None
-            }
-            for group, status in zip(groups, batch["status"].to_pylist(), strict=True):
-                done.kept[group][status] += 1
-            batch = _restated(batch, [group.conditions_id for group in groups], stated)
-            ids = pa.array([group.conditions_id for group in groups], pa.string())
-            origins = pa.array([sorted(each.sources) for each in chosen if each], origins_type)
-            yield pa.RecordBatch.from_arrays([*batch.columns, ids, origins], schema=schemas.MERGED)
+    """The kept rows of a database, with the state of their target and the columns of a merge."""
+    chosen = kept.set_index("number")[["conditions_id", "sources"]].to_dict("index")
+    number = 0
+    for batch, _ in _batches(path, sources):
+        found = [chosen.get(number + index) for index in range(len(batch))]
+        number += len(batch)
+        rows = batch.filter(pa.array([each is not None for each in found], pa.bool_()))
+        added = [each for each in found if each is not None]
+        own = rows.select(STATE)
+        state = pa.RecordBatch.from_pylist(
+            [
+                stated.get(each["conditions_id"], row)
+                for each, row in zip(added, own.to_pylist(), strict=True)
+            ],
+            schema=own.schema,
+        )
+        columns = {
+            **{name: rows[name] for name in rows.schema.names},
+            **{name: state[name] for name in STATE},
+            "conditions_id": [each["conditions_id"] for each in added],
+            "sources": [sorted(each["sources"]) for each in added],
+        }
+        yield pa.RecordBatch.from_pydict(columns, schema=schemas.MERGED)
 
 
-def _restated(
-    batch: pa.RecordBatch, groups: Sequence[str | None], stated: Mapping[str, pa.RecordBatch]
-) -> pa.RecordBatch:
-    places: dict[str | None, int] = {group: place for place, group in enumerate(stated)}
-    own = batch.select(STATE)
-    known = pa.Table.from_batches([*stated.values(), own], own.schema)
-    indices = [places.get(group, len(stated) + row) for row, group in enumerate(groups)]
-    found = known.take(pa.array(indices, pa.int64())).combine_chunks()
-    columns = [
-        found[name].combine_chunks() if name in STATE else batch[name]
-        for name in batch.schema.names
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+def _group(conditions_id: str | None, row: Row) -> str:
+    parts = [row["target"], row["device_name"] or "unknown device"]
+    parts += [f"driver {row['driver_version']}"] if row["driver_version"] else []
+    parts += [f"torch {row['torch_version']}"] if row["torch_version"] else []
+    protocol = row["protocol_version"]
+    parts += ["imported" if protocol is None else f"protocol {protocol}"]
+    return f"{conditions_id or '-':16}  {', '.join(parts)}"
 
 
-def _compared(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    return batch.select(COMPARED).to_pylist()
+def _digest(row: Row) -> str:
+    return hashlib.sha256(repr([*row.values()]).encode()).hexdigest()[:32]
 
 
-def _group(row: Mapping[str, Any]) -> Group:
-    return Group(comparability.conditions_id(row), *(row[name] for name in Group._fields[1:]))
+def _sources_of(path: Path) -> Sources:
+    """The database itself, or the sources of a merged database.
+
+    A database's id is the first 16 hexadecimal digits of the SHA-256 of its file. Raises
+    OpcostError for a file that does not exist; reading its rows detects other files.
+    """
+    metadata = records.metadata(path)
+    if _SOURCES in metadata:
+        remedy = "merge its databases again"
+        sources: Sources = parse_json(metadata[_SOURCES], f"{path}: its list of sources", remedy)
+        return sources
+    with opened(path) as file:
+        source = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return {source: {"names": [str(path)], "rows": records.number_of_rows(path)}}
 
 
-def _preference(row: Mapping[str, Any], sealed: bool) -> tuple[Any, ...]:
-    """A rank among duplicates; the merge keeps the row with the greatest."""
-    times = [row[name] for name in ("ended_at", "measured_at") if row[name] is not None]
-    return sealed, max(times, default=_EARLIEST), row["schema_version"] or 0, row["status"] == "ok"
+def _united(documents: Sequence[Sources]) -> Sources:
+    """All databases, each with all names under which it was merged."""
+    result: dict[str, Mapping[str, Any]] = {}
+    for document in documents:
+        for source, entry in document.items():
+            names = {*entry["names"], *result.get(source, entry)["names"]}
+            result[source] = {"names": sorted(names), "rows": entry["rows"]}
+    return result
 
 
-def _digests(batch: pa.RecordBatch) -> Iterator[bytes]:
-    for values in zip(*map(_texts, batch.columns), strict=True):
-        yield hashlib.sha256(repr(values).encode()).digest()[:16]
+def _batches(
+    path: Path, sources: Sources
+) -> Iterator[tuple[pa.RecordBatch, Sequence[frozenset[str]]]]:
+    """The measured columns of a database, merged or not, in batches, and each row's sources.
 
-
-def _texts(column: pa.Array) -> list[Any]:
-    """Values with distinct representations; for raw values their bytes, which is faster."""
-    if not pa.types.is_list(column.type) or not pa.types.is_floating(column.type.value_type):
-        return column.to_pylist()
-    values, offsets = np.asarray(column.values), column.offsets.to_pylist()
-    limits = zip(offsets[:-1], offsets[1:], column.is_valid().to_pylist(), strict=True)
-    return [values[start:end].tobytes() if valid else None for start, end, valid in limits]
+    Raises OpcostError for a file that is not a database or was written by a newer opcost.
+    """
+    merged = records.metadata(path).get("opcost.record") == "merged"
+    schema = schemas.MERGED if merged else schemas.DATABASE
+    for batch in records.stream(path, schema, remedy=_REMEDY):
+        origins = batch["sources"].to_pylist() if merged else [[*sources]] * len(batch)
+        yield batch.select(schemas.DATABASE.names), [*map(frozenset, origins)]

@@ -224,13 +224,6 @@ def number_of_rows(path: Path) -> int:
     return 0
 
 
-def is_sealed(path: Path) -> bool:
-    """Whether a file is as opcost wrote it; False for one that another program wrote."""
-    with opened(path) as file, suppress(BrokenSeal):
-        return check_seal(file)
-    return False
-
-
 def measured_under(
     conditions: Conditions, paths: Sequence[Path], schema: pa.Schema, columns: Sequence[str]
 ) -> list[dict[str, Any]]:
