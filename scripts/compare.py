@@ -16,8 +16,8 @@ from opcost.costs.summary import details, first_screen
 from opcost.costs.sweep_text import operator_lines, sweep_lines
 from opcost.costs.sweeps import single_operators, sweep_rows
 from opcost.databases.aggregation import end_to_end_rows
+from opcost.databases.database import asked_for, rows_of
 from opcost.databases.model_ratios import read_ratios
-from opcost.databases.selection import asked_for, rows_of
 from opcost.errors import reported
 from opcost.files import replacing
 from opcost.models.axes import Sweep

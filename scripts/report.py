@@ -5,7 +5,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opcost.databases.selection import asked_for
+from opcost.databases.database import asked_for
 from opcost.errors import reported
 from opcost.report.page import write_report
 from opcost.report.picture import draw

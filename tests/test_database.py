@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 from opcost.databases.aggregation import write_database
+from opcost.databases.database import asked_for
 from opcost.databases.measured import find_measured
 from opcost.databases.model_ratios import read_ratios
-from opcost.databases.selection import asked_for
 from opcost.devices.device_file import DeviceFile, Sample, write_device
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas

@@ -17,11 +17,10 @@ from opcost.costs.known_ratios import ratios_of
 from opcost.costs.requests import requests_in
 from opcost.costs.sweeps import single_operators, sweep_rows
 from opcost.databases.aggregation import end_to_end_rows, write_database
-from opcost.databases.database import read_database
+from opcost.databases.database import asked_for, read_database
+from opcost.databases.database import rows_of as noise_rows
 from opcost.databases.measured import find_measured
 from opcost.databases.model_ratios import read_ratios
-from opcost.databases.selection import asked_for
-from opcost.databases.selection import rows_of as noise_rows
 from opcost.difference.databases import compare_databases
 from opcost.plain_yaml import read_yaml
 from opcost.results_folder import DATABASE, RESULTS, extractions_of, target_folders

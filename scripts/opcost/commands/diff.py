@@ -7,8 +7,7 @@ import click
 from opcost.commands import INCOMPLETE, UNDECIDED
 from opcost.commands.parameters import Database, Number
 from opcost.difference.databases import compare_databases
-from opcost.difference.models import model_lines
-from opcost.difference.summary import summarise
+from opcost.difference.summary import model_lines, summarise
 from opcost.files import check_output
 from opcost.queries import listing
 from opcost.rows import records

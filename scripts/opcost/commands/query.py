@@ -13,11 +13,19 @@ from opcost.databases.database import default_databases
 from opcost.errors import OpcostError
 from opcost.files import check_output
 from opcost.queries import listing
-from opcost.queries.query import DEFAULT_COLUMNS, Filter, column_named, elsewhere, query
+from opcost.queries.query import (
+    DEFAULT_COLUMNS,
+    Filter,
+    column_named,
+    elsewhere,
+    query,
+    values_of,
+)
 from opcost.results_folder import DATABASE
 from opcost.rows import records
 from opcost.terminal import show
 from opcost.text import with_meaning_of_noise
+from opcost.tuples.operator_tuple import short_name
 
 _LINES = 20
 
@@ -33,10 +41,6 @@ class _Value(click.ParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        from opcost.errors import OpcostError
-        from opcost.queries.query import values_of
-        from opcost.tuples.operator_tuple import short_name
-
         # Until the option has a value, click leaves the arguments unparsed in ctx.args.
         named = ctx.params.get("named") or ()
         databases = [*(ctx.params.get("databases") or ctx.args), *named] or [DATABASE]

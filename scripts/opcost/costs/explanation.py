@@ -16,9 +16,8 @@ from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
 from opcost.costs.headline import RUNS
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, Term, terms_of
-from opcost.databases.database import read_database
+from opcost.databases.database import read_database, rows_of
 from opcost.databases.model_ratios import read_ratios
-from opcost.databases.selection import rows_of
 from opcost.errors import OpcostError, closest
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import DATABASE, MODELS, measurements, runs_of_subject

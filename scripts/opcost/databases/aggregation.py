@@ -1,8 +1,11 @@
 """Write all measurements into one database, after checking each row.
 
-The database holds every measurement, of this study and others; `selection` selects a study's rows.
+The database holds every measurement, of this study and others. A row joins the runs of a tuple, one
+in each round, and keeps the value of each run (`run_...`), so that it can be combined with the
+run-to-run variation of its target. How runs are joined in other columns is stated with each column.
 """
 
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,16 +19,19 @@ import pyarrow as pa
 from opcost.addresses import definition_address
 from opcost.databases import model_ratios
 from opcost.databases.measured import Damages, Measured
-from opcost.databases.rounds import joined
 from opcost.devices.device_file import Sample, changes_between, read_device
 from opcost.errors import OpcostError
 from opcost.files import read_json, version_of
 from opcost.models.definition import ModelDefinition
+from opcost.noise import block_error
 from opcost.results_folder import device_file, folder_of, series_of, settings_file
 from opcost.rows import records, schemas
-from opcost.rows.comparability import meaning
+from opcost.rows.column import Joining
+from opcost.rows.columns import MEASUREMENT
+from opcost.rows.comparability import conflict, meaning
 from opcost.rows.overhead_samples import overhead_columns, read_samples
-from opcost.rows.runs import ModelRatio
+from opcost.rows.quantities import MEASURED, POWER
+from opcost.rows.runs import ModelRatio, result_of, undisturbed
 from opcost.study import Conditions
 
 Row = dict[str, Any]
@@ -47,7 +53,7 @@ def write_database(
 ) -> list[str]:
     """Write the rows of all measured operators into one file, in the order of targets and tuples.
 
-    Each row joins the runs of a tuple (`rounds`), and states the call overhead of its target. The
+    Each row joins the runs of a tuple, and states the call overhead of its target. The
     `ratios` of models, the source of the model error, are the file's metadata (`model_ratios`).
 
     Raises OpcostError with a remedy for a file among `asked` (default: all) that is damaged or does
@@ -168,3 +174,67 @@ def _conditions(folder: Path, *_: tuple[int, ...]) -> tuple[str | None, Mapping[
     except (TypeError, KeyError, ValueError) as error:
         raise OpcostError(f"{path} is damaged ({error}): {remedy}") from None
     return meaning(conditions.to_json()), environment, conditions.target.any_of_kind
+
+
+def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
+    """One row for the runs of a tuple, with their combined result. Runs under other conditions, and
+    failed ones, are left out; so are disturbed ones where others are not.
+
+    Conditions are taken from the first round, which is measured again before the others.
+    """
+    wanted = meaning(rows[0]["conditions_json"])
+    measured = [
+        (row, number)
+        for row, number in zip(rows, rounds, strict=True)
+        if row["status"] == "ok" and meaning(row["conditions_json"]) == wanted
+    ]
+    base = measured[0][0] if measured else rows[0]
+    pairs = [pair for pair in measured if conflict([base, pair[0]]) is None]
+    if not pairs:
+        return base
+    found = undisturbed([row for row, _ in pairs])
+    numbers = [number for row, number in pairs if row in found]
+    columns: Row = {
+        column.name: _JOINED[column.joining]([row[column.name] for row in found])
+        for column in MEASUREMENT
+    }
+    columns["device_time_s"] = _total([row["device_time_s"] for row in rows])
+    columns["disturbed_runs"] = len(pairs) - len(found)
+    columns["run_round"] = numbers
+    if columns["block_time_s"] is not None:
+        columns["run_blocks"] = [len(row["block_time_s"]) for row in found]
+    for quantity in MEASURED:
+        estimates = [quantity.read(row) for row in found]
+        if any(estimates):
+            columns[quantity.runs] = [each and each.value for each in estimates]
+            columns[quantity.run_errors] = [each and block_error(each) for each in estimates]
+    if columns.get(POWER.runs):
+        columns["energy_reason"] = None
+    row = base | columns
+    return row | result_of(row)
+
+
+def _of_most(flags: Sequence[Sequence[str] | None]) -> list[str]:
+    known = [found or [] for found in flags]
+    names = dict.fromkeys(name for found in known for name in found)
+    return [name for name in names if 2 * sum(name in found for found in known) >= len(known)]
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _in_order(values: Sequence[Sequence[Any] | None]) -> list[Any] | None:
+    known = [each for each in values if each is not None]
+    return list(itertools.chain.from_iterable(known)) if len(known) == len(values) else None
+
+
+_JOINED: Mapping[Joining, Callable[[Sequence[Any]], Any]] = {
+    Joining.FIRST: lambda values: values[0],
+    Joining.LAST: lambda values: values[-1],
+    Joining.TOTAL: _total,
+    Joining.ALL: all,
+    Joining.MOST: _of_most,
+    Joining.IN_ORDER: _in_order,
+}

@@ -1,7 +1,12 @@
-"""The text that `opcost diff` prints."""
+"""The text that `opcost diff` prints: changes of operators from two databases, and of whole models
+from the answers beside them.
+"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from opcost import statistics, text
 from opcost.difference.databases import (
     MIN_PAIRS,
     MOST_DETECTABLE,
@@ -10,8 +15,15 @@ from opcost.difference.databases import (
     QuantityChange,
 )
 from opcost.difference.pairing import Pairing
+from opcost.results_folder import ANSWERS
+from opcost.rows import records, schemas
+from opcost.rows.quantities import COMPARED, Quantity
 from opcost.statistics import Estimate
-from opcost.text import counted, shortened, table
+from opcost.text import counted, shortened, table, with_interval
+
+_SOURCES = ("end_to_end", "estimate")
+_Costs = Mapping[tuple[str, str], Mapping[tuple[str, str], Estimate]]
+"""Model and target -> source and quantity -> cost of an iteration."""
 
 _HEADER = ("operator tuple", "before", "after", "change", "own change", "interval", "p")
 
@@ -135,3 +147,58 @@ def _with_interval(ratio: Estimate) -> str:
 
 def _p(change: Change) -> str:
     return f"{change.adjusted_p:.2g}" if change.adjusted_p >= 1e-4 else "<0.0001"
+
+
+def model_lines(before: Path, after: Path) -> list[str]:
+    """A table of the models that both studies have: the cost measured end to end or else estimated,
+    and the change with its 95 % interval. Empty without answers beside both databases, and where
+    both have the same.
+    """
+    studies = [_model_costs(path.parent / ANSWERS.name) for path in (before, after)]
+    rows = [
+        row
+        for key in studies[0].keys() & studies[1].keys()
+        for quantity in COMPARED
+        if (row := _model_row(*key, quantity, *(study[key] for study in studies)))
+    ]
+    if not rows:
+        return []
+    header = ["model", "target", "cost", "source", "before", "after", "change", ""]
+    return ["Models, of an iteration:", *table(header, sorted(rows), left=4)]
+
+
+def _model_costs(path: Path) -> _Costs:
+    found: dict[tuple[str, str], dict[tuple[str, str], Estimate]] = {}
+    columns = ["model", "target", "part", "source", "quantity", "value", "low", "high"]
+    rows = records.read(path, schemas.ANSWERS, columns).to_pylist() if path.is_file() else []
+    for row in rows:
+        if row["part"] == "model" and row["source"] in _SOURCES and row["value"] is not None:
+            costs = found.setdefault((row["model"], row["target"]), {})
+            cost = Estimate(row["value"], row["low"], row["high"])
+            costs[row["source"], row["quantity"]] = cost
+    return found
+
+
+def _model_row(
+    model: str,
+    target: str,
+    quantity: Quantity,
+    before: Mapping[tuple[str, str], Any],
+    after: Mapping[tuple[str, str], Any],
+) -> list[str] | None:
+    for source in _SOURCES:
+        old, new = (costs.get((source, quantity.value)) for costs in (before, after))
+        if old is None or new is None:
+            continue
+        if old == new:
+            return None
+        change = statistics.ratio(new, old).plus(-1)
+        verdict = "more" if change.value > 0 else "less"
+        if change.low is None or change.high is None:
+            verdict = "interval unknown"
+        elif change.low <= 0 <= change.high:
+            verdict = "not told apart"
+        shown = [with_interval(each, quantity.show) for each in (old, new)]
+        name = source.replace("_", " ")
+        return [model, target, str(quantity), name, *shown, text.difference(change), verdict]
+    return None

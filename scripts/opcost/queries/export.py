@@ -14,7 +14,7 @@ import pyarrow as pa
 from opcost.databases.database import stream_database
 from opcost.errors import SPACE, OpcostError
 from opcost.files import check_output, replacing
-from opcost.rows import schemas
+from opcost.rows import records, schemas
 from opcost.rows.comma_separated import write_csv
 from opcost.rows.nested import flat, plain_rows
 
@@ -36,23 +36,9 @@ def export(database: Path, output: Path) -> int:
         )
     schema, batches = stream_database(database)
     check_output(output, [database])
-    counted = _Counted(batches)
     with replacing(output) as temporary:
-        write(temporary, schema, counted)
-    return counted.rows
-
-
-class _Counted:
-    """An iterable of batches that counts their rows."""
-
-    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
-        self.rows = 0
-        self._batches = batches
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._batches:
-            self.rows += len(batch)
-            yield batch
+        write(temporary, schema, batches)
+    return records.number_of_rows(database)
 
 
 @contextmanager
