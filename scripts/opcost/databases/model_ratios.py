@@ -13,11 +13,8 @@ from pathlib import Path
 from opcost.files import parse_json
 from opcost.rows import records
 from opcost.rows.runs import ModelRatio
-from opcost.values import BOOLEAN, TEXT, check_values, list_like, list_of, number, optional
 
 _KEY = "opcost.model_ratios"
-_RATIO = optional(number(-40, 40))
-_ENTRIES = list_of(list_like(TEXT, BOOLEAN, _RATIO, _RATIO))
 
 Ratios = Mapping[str, Sequence[ModelRatio]]
 
@@ -31,9 +28,7 @@ def metadata(ratios: Ratios) -> dict[str, str]:
 def read_ratios(path: Path) -> dict[str, list[ModelRatio]]:
     """The ratios in a database, possibly none. Raises OpcostError for damaged ones."""
     text = records.metadata(path).get(_KEY, "{}")
-    source, remedy = f"{path}: its ratios of models", "make the database again"
-    document = parse_json(text, source, remedy)
-    check_values(document, dict.fromkeys(document, _ENTRIES), source, remedy)
+    document = parse_json(text, f"{path}: its ratios of models", "make the database again")
     return {name: [ModelRatio(*each) for each in found] for name, found in document.items()}
 
 
