@@ -74,12 +74,6 @@ def test_two_lengths_do_not_tell_how_far_interpolation_is_off():
     assert mean_cost(lengths, costs, [10]) == Estimate(1.0, 0.98, 1.02)
 
 
-@given(st.integers(1, 50), st.integers(2, 400))
-def test_the_steps_of_a_request_are_one_less_than_its_new_tokens(prompt, new_tokens):
-    steps = Generation("chat", 1, prompt, new_tokens, ()).steps
-    assert (len(steps), steps[0]) == (new_tokens - 1, prompt)
-
-
 def row(model, seconds, reference=True, watts=None):
     """A row of the comparison."""
     columns = {"model": model, "target": "local", "calls": 10, "flops": 1000}
