@@ -162,7 +162,7 @@ def test_mixed_precision_generates_too(cpu):
             {"generation": {"new_tokens": 8}, "inputs": [IDS], "inputs_in_list": True},
             "inputs_in_list: true",
         ),
-        ({"cached_tokens": 4, "mode": "training"}, "training caches no keys and values"),
+        ({"cached_tokens": 4, "mode": "training"}, "training generates no text"),
         ({"cached_tokens": 4, "inputs": {"a": IDS, "b": IDS}}, "needs one tensor of inputs"),
     ],
 )

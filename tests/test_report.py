@@ -557,12 +557,13 @@ def test_requests_are_a_table_and_without_them_there_is_none(results):
     assert "<h3>Requests</h3>" not in render(results)
     row = dict.fromkeys(schemas.REQUESTS.names) | {
         **{"model": "chat", "target": "local", "batch_size": 1, "prompt_tokens": 64},
-        **{"new_tokens": 128, "cache_lengths": [64, 190], "end_to_end_time_s": 0.2},
+        **{"new_tokens": 128, "interpolation": "of its 127 steps, 2 were measured"},
+        **{"end_to_end_time_s": 0.2},
         **{"end_to_end_token_time_s": 2e-3, "energy_reason": "no <sensor>"},
     }
     page = render(replace(results, requests=[row]))
     assert "<td>64 + 128</td>" in page
-    assert "of its 127 steps, 2 were measured, at 64, 190 cached tokens" in page
+    assert "chat: of its 127 steps, 2 were measured." in page
     assert "No energy of chat: no &lt;sensor&gt;." in page
 
 

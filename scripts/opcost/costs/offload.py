@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from opcost.costs.estimate import OPERATOR_COLUMNS
 from opcost.costs.explanation import Explanation
-from opcost.costs.interpolation import Interpolation
+from opcost.costs.interpolation import mean_cost
 from opcost.costs.terms import Row
 from opcost.databases.database import read_database
 from opcost.errors import OpcostError
@@ -319,7 +319,7 @@ def copy_cost(copies: Copies, size: int, quantity: Quantity) -> Estimate | None:
     within = min(max(size, sizes[0]), sizes[-1])
     above = bisect_left(sizes, within)
     near = slice(max(above - _NEAR, 0), above + _NEAR)
-    cost = Interpolation(sizes[near], known[near]).at(within)
+    cost = mean_cost(sizes[near], known[near], [within])
     if size < sizes[0]:
         return Estimate(cost.value, None if cost.high is None else 0.0, cost.high)
     if size > sizes[-1]:

@@ -1,4 +1,5 @@
-"""The cost of a request to a language model, from its prefill and its steps of decoding.
+"""The cost of a request to a language model: a weighted sum of its prefill and of the steps of
+decoding that were measured.
 
 Costs of steps that were not measured are interpolated: they are never rows of a database.
 """
@@ -13,7 +14,7 @@ from typing import Any
 from opcost import statistics
 from opcost.costs.breakdown import breakdown, shares_text
 from opcost.costs.headline import ESTIMATED
-from opcost.costs.interpolation import Interpolation, mean_weights
+from opcost.costs.interpolation import interpolation_half_width, mean_cost, mean_weights
 from opcost.costs.shares import OVERHEAD_COLUMN
 from opcost.costs.terms import Row, by_target
 from opcost.models.generation import Generation
@@ -24,12 +25,21 @@ from opcost.text import difference, digits, margin, significant, table, with_int
 PREFILL, DECODE = "prefill", "decode"
 """The phases of a request."""
 
-_ADDED = ("time_s", "energy_j", "partial_time_s", "partial_energy_j", "flops", "bytes")
+ESTIMATE, END_TO_END = "estimate", "end_to_end"
+"""How a cost is known."""
+
+_ADDED = ("time_s", "energy_j", "partial_time_s", "partial_energy_j", "calls", "flops", "bytes")
+_INTEGERS = ("calls", "flops", "bytes")
 _COSTLIEST = 5
 _NOTHING = "-"
 _UNCERTAIN_DIGITS = 2
 _UNKNOWN_ERROR = "by an unknown error (± ?): measure a third length (generation.cache_lengths)"
 TITLE = "Requests: a prompt, whose prefill makes the first token, and a step for each further token"
+
+ByModel = Mapping[str, Sequence[Row]]
+"""Model -> its rows of a table."""
+_Weighted = tuple[float, Row]
+"""How often a row counts in a request, and the row."""
 
 
 @dataclass(frozen=True)
@@ -44,45 +54,59 @@ class Request:
     def weights(self) -> dict[str, float]:
         """Model -> how often it counts in a request."""
         lengths, steps = self.generation.cache_lengths, self.generation.steps
-        weights = mean_weights(lengths, steps)
-        counted = zip(map(self.generation.step, lengths), weights, strict=True)
-        return {self.generation.prefill: 1.0} | {
-            name: weight * len(steps) for name, weight in counted
-        }
+        weights = [1.0, *(len(steps) * each for each in mean_weights(lengths, steps))]
+        return dict(zip(self.generation.models, weights, strict=True))
 
-    def prefill(self, quantity: Quantity) -> Estimate | None:
-        """The cost of the prompt, with the first new token."""
-        return _read(self.rows[self.generation.prefill], quantity)
-
-    def token(self, quantity: Quantity) -> Estimate | None:
-        """The mean cost of a further token of each sequence."""
-        steps = self._steps(quantity)
-        return None if steps is None else steps.mean(self.generation.steps)
-
-    def request(self, quantity: Quantity) -> Estimate | None:
-        """The cost of all tokens of all sequences."""
-        first, further = self.prefill(quantity), self.token(quantity)
-        if first is None or further is None:
-            return None
-        return correlated_sum([(1, first), (len(self.generation.steps), further)])
+    def parts(self, quantity: Quantity, source: str) -> dict[str, Estimate | None]:
+        """The cost of the prefill, which makes the first token, the mean of a further one of each
+        sequence, and all tokens of all sequences: by the suffix of their columns.
+        """
+        prefill, *steps = self.generation.models
+        found, costs = (self._costs(each, quantity.of(source)) for each in ([prefill], steps))
+        first = token = total = None
+        if found is not None:
+            [first] = found
+        if costs is not None:
+            shape = self._costs(steps, quantity.of(ESTIMATE))
+            lengths = self.generation.cache_lengths
+            token = mean_cost(lengths, costs, self.generation.steps, shape)
+        if first is not None and token is not None:
+            total = correlated_sum([(1, first), (len(self.generation.steps), token)])
+        return {"": total, "_prefill": first, "_token": token}
 
     def difference(self, quantity: Quantity) -> Estimate | None:
         """The relative difference of estimate and measurement, without interpolated steps."""
-        both = []
-        for whose in ("estimate", "end_to_end"):
-            known = [_read(self.rows[name], quantity.of(whose)) for name in self.weights]
-            if None in known:
-                return None
-            both.append(
-                correlated_sum(zip(self.weights.values(), filter(None, known), strict=True))
-            )
-        return statistics.ratio(*both).plus(-1)
+        estimates, measured = (
+            self._costs(self.weights, quantity.of(source)) for source in (ESTIMATE, END_TO_END)
+        )
+        if estimates is None or measured is None:
+            return None
+        weights = self.weights.values()
+        sums = (correlated_sum(zip(weights, each, strict=True)) for each in (estimates, measured))
+        return statistics.ratio(*sums).plus(-1)
 
     def reason(self, quantity: Quantity) -> str | None:
         """Why a cost is null, or None."""
         named = f"{quantity}_reason"
         reasons = ((name, self.rows[name][named]) for name in self.weights)
         return next((f"{name}: {reason}" for name, reason in reasons if reason), None)
+
+    @property
+    def interpolation(self) -> str | None:
+        """Which steps were measured, and how far off the time of the others may be; None if all
+        were measured, or none has a time.
+        """
+        lengths, (_, *steps) = self.generation.cache_lengths, self.generation.models
+        costs = self._costs(steps, TIME.of(ESTIMATE)) or self._costs(steps, TIME.of(END_TO_END))
+        number = len(self.generation.steps)
+        if costs is None or number <= len(lengths):
+            return None
+        half = interpolation_half_width(lengths, costs)
+        by = _UNKNOWN_ERROR if half is None else f"to within {margin(half)}"
+        return (
+            f"of its {number} steps, {len(lengths)} were measured, at "
+            f"{', '.join(map(str, lengths))} cached tokens; the others are interpolated, {by}"
+        )
 
     def columns(self) -> dict[str, Any]:
         """The row of the request."""
@@ -93,87 +117,82 @@ class Request:
             "batch_size": generation.batch_size,
             "prompt_tokens": generation.prompt_tokens,
             "new_tokens": generation.new_tokens,
-            "cache_lengths": list(generation.cache_lengths),
+            "interpolation": self.interpolation,
         }
         for quantity in COMPARED:
-            for whose in ("estimate", "end_to_end"):
-                each = quantity.of(whose)
-                columns |= each.columns(self.request(each))
-                columns |= quantity.of(f"{whose}_prefill").columns(self.prefill(each))
-                columns |= quantity.of(f"{whose}_token").columns(self.token(each))
+            for source in (ESTIMATE, END_TO_END):
+                for part, cost in self.parts(quantity, source).items():
+                    columns |= quantity.of(f"{source}{part}").columns(cost)
             columns |= quantity.error.columns(self.difference(quantity))
             columns[f"{quantity}_reason"] = self.reason(quantity)
-            steps = self._steps(quantity.of("estimate"))
-            columns[interpolation_half(quantity)] = steps and steps.half_width
-        added = ("calls", "flops", OVERHEAD_COLUMN, "idle_time_s")
-        return columns | {
-            name: _rounded(self._added(self.rows, name), name in ("calls", "flops"))
-            for name in added
-        }
+        rows = [(weight, self.rows[name]) for name, weight in self.weights.items()]
+        return columns | _totals(rows, ("flops", OVERHEAD_COLUMN, "idle_time_s"))
 
-    def operators(self, shares: Iterable[Row]) -> list[dict[str, Any]]:
-        """The cost of a request by operator and phase, from the shares of all models."""
-        return self._grouped(shares, ("operator", "launches_kernel"), _ADDED)
+    def operators(self, shares: ByModel) -> list[dict[str, Any]]:
+        """The cost of a request by operator and phase, largest first, from the shares of its
+        models.
+        """
+        groups = self._groups(shares, ("operator", "launches_kernel"))
+        return _costliest_first([key | _totals(rows, _ADDED) for key, rows in groups])
 
-    def modules(self, modules: Iterable[Row]) -> list[dict[str, Any]]:
-        """The cost of a request by module and phase, from the modules of all models."""
-        keys = ("module_path", "module_class")
-        return self._grouped(modules, keys, (*_ADDED, OVERHEAD_COLUMN))
+    def modules(self, modules: ByModel) -> list[dict[str, Any]]:
+        """The cost of a request by module and phase, largest first, from the modules of its
+        models.
+        """
+        return _costliest_first(
+            [
+                key | _totals(rows, (*_ADDED, OVERHEAD_COLUMN)) | _calls_by_tuple(rows)
+                for key, rows in self._groups(modules, ("module_path", "module_class"))
+            ]
+        )
 
-    def _steps(self, quantity: Quantity) -> Interpolation | None:
-        known = self._known(quantity)
-        if known is None:
-            return None
-        kind = next(each for each in COMPARED if each.unit == quantity.unit)
-        shape = self._known(kind.of("estimate"))
-        return Interpolation(self.generation.cache_lengths, known, shape)
+    def _costs(self, models: Iterable[str], quantity: Quantity) -> list[Estimate] | None:
+        """The costs of these models, or None if one is unknown."""
+        found = [quantity.read(self.rows[name]) for name in models]
+        known = [each for each in found if each is not None]
+        return known if len(known) == len(found) else None
 
-    def _known(self, quantity: Quantity) -> list[Estimate] | None:
-        """The costs of all measured steps, or None if one is unknown."""
-        names = map(self.generation.step, self.generation.cache_lengths)
-        costs = [_read(self.rows[name], quantity) for name in names]
-        known = [each for each in costs if each is not None]
-        return known if len(known) == len(costs) else None
-
-    def _grouped(
-        self, rows: Iterable[Row], keys: Sequence[str], added: Sequence[str]
-    ) -> list[dict[str, Any]]:
-        """Rows of all models with the same keys as one row, with the amounts of a request."""
-        groups: dict[tuple[Any, ...], dict[str, Row]] = defaultdict(dict)
-        for row in rows:
-            if row["target"] == self.target and row["model"] in self.weights:
-                phase = PREFILL if row["model"] == self.generation.prefill else DECODE
-                groups[(*(row[key] for key in keys), phase)][row["model"]] = row
-        found = [
-            {
-                **dict(zip((*keys, "phase"), group, strict=True)),
-                "calls": round(self._added(each, "calls") or 0.0),
-                "tuples": sum(row["tuples"] for row in each.values()),
-                "measured_tuples": sum(row["measured_tuples"] for row in each.values()),
-                **{
-                    name: _rounded(self._added(each, name), name in ("flops", "bytes"))
-                    for name in added
-                },
-            }
-            for group, each in groups.items()
+    def _groups(
+        self, by_model: ByModel, keys: Sequence[str]
+    ) -> list[tuple[dict[str, Any], list[_Weighted]]]:
+        """The rows with the same keys in the same phase of a request."""
+        groups: dict[tuple[Any, ...], list[_Weighted]] = defaultdict(list)
+        for model, weight in self.weights.items():
+            phase = PREFILL if model == self.generation.prefill else DECODE
+            for row in by_model.get(model, ()):
+                groups[(*(row[key] for key in keys), phase)].append((weight, row))
+        return [
+            (dict(zip((*keys, "phase"), group, strict=True)) | _tuples(rows), rows)
+            for group, rows in groups.items()
         ]
-        return sorted(found, key=lambda row: row["partial_time_s"] or 0.0, reverse=True)
-
-    def _added(self, rows: Mapping[str, Row], name: str) -> float | None:
-        """A column of these models, added up over a request; None if one is null."""
-        values = [
-            (self.weights[model], row.get(name))
-            for model, row in rows.items()
-            if model in self.weights
-        ]
-        if any(value is None for _, value in values):
-            return None
-        return math.fsum(weight * value for weight, value in values if value is not None)
 
 
-def interpolation_half(quantity: Quantity) -> str:
-    """The column of the interpolation's part of the interval of a token's cost."""
-    return f"{quantity}_interpolation_half_width"
+def _totals(rows: Sequence[_Weighted], names: Iterable[str]) -> dict[str, Any]:
+    """Columns added up over a request, each None if one of its values is."""
+    totals: dict[str, Any] = {}
+    for name in names:
+        values = [(weight, row.get(name)) for weight, row in rows]
+        known = [weight * value for weight, value in values if value is not None]
+        total = math.fsum(known) if len(known) == len(values) else None
+        totals[name] = round(total) if name in _INTEGERS and total is not None else total
+    return totals
+
+
+def _tuples(rows: Sequence[_Weighted]) -> dict[str, int]:
+    return {name: sum(row[name] for _, row in rows) for name in ("tuples", "measured_tuples")}
+
+
+def _calls_by_tuple(rows: Sequence[_Weighted]) -> dict[str, Any]:
+    """The calls of a module in a request by tuple: modules with the same calls are alike."""
+    calls: dict[str, float] = defaultdict(float)
+    for weight, row in rows:
+        for tuple_id, count in zip(row["tuple_ids"], row["tuple_calls"], strict=True):
+            calls[tuple_id] += weight * count
+    return {"tuple_ids": list(calls), "tuple_calls": list(map(round, calls.values()))}
+
+
+def _costliest_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: row["partial_time_s"] or 0.0, reverse=True)
 
 
 def requests_in(generations: Iterable[Generation], comparison: Iterable[Row]) -> list[Request]:
@@ -219,20 +238,21 @@ def request_lines(requests: Sequence[Request], shares: Sequence[Row]) -> list[st
     """The requests as text, broken down by the `shares` of their steps; empty without any."""
     if not requests:
         return []
+    of_targets: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in shares:
+        of_targets[row["target"]][row["model"]].append(row)
     rows = [each.columns() for each in requests]
+    operators = [each.operators(of_targets[each.target]) for each in requests]
     cells = request_cells(rows)
     lines = [f"{TITLE}:", "", *table(list(cells[0]), [list(row.values()) for row in cells])]
     for quantity in COMPARED:
         parts = [
-            (
-                row["model"],
-                shares_text(breakdown(row, request.operators(shares), quantity), _COSTLIEST),
-            )
-            for row, request in zip(rows, requests, strict=True)
+            f"{row['model']}: {text}"
+            for row, each in zip(rows, operators, strict=True)
+            if (text := shares_text(breakdown(row, each, quantity), _COSTLIEST))
         ]
-        if any(text for _, text in parts):
-            lines += ["", f"Where the {quantity} of a request goes:"]
-            lines += wrapped((f"{model}: {text}" for model, text in parts if text), "  ")
+        if parts:
+            lines += ["", f"Where the {quantity} of a request goes:", *wrapped(parts, "  ")]
     return [*lines, "", *wrapped(request_notes(rows))]
 
 
@@ -240,20 +260,13 @@ def request_notes(rows: Sequence[Row]) -> list[str]:
     """The error of interpolated steps, and the reasons of missing costs."""
     notes = []
     for row in rows:
-        lengths = row["cache_lengths"]
-        if row["new_tokens"] - 1 > len(lengths) and _part(row, TIME, "_token"):
-            half = row[interpolation_half(TIME)]
-            by = _UNKNOWN_ERROR if half is None else f"to within {margin(half)}"
-            notes.append(
-                f"{row['model']}: of its {row['new_tokens'] - 1} steps, {len(lengths)} were "
-                f"measured, at {', '.join(map(str, lengths))} cached tokens; the others are "
-                f"interpolated, {by}."
-            )
+        if row["interpolation"]:
+            notes.append(f"{row['model']}: {row['interpolation']}.")
         for quantity in COMPARED:
             reason = row[f"{quantity}_reason"]
             if reason and (quantity == TIME or reason != row[f"{TIME}_reason"]):
                 estimated, measured = (
-                    quantity.of(whose).read(row) for whose in ("estimate", "end_to_end")
+                    quantity.of(source).read(row) for source in (ESTIMATE, END_TO_END)
                 )
                 what = "end-to-end " if estimated else "estimate of " if measured else ""
                 notes.append(f"No {what}{quantity} of {row['model']}: {reason}.")
@@ -264,9 +277,9 @@ def _part(row: Row, quantity: Quantity, part: str = "") -> tuple[Estimate, bool]
     """The cost of a part, and whether it is an estimate: end to end if all steps were measured, so
     that the parts of a row add up.
     """
-    measured = quantity.of("end_to_end").read(row) is not None
-    whose = "end_to_end" if measured else "estimate"
-    found = quantity.of(f"{whose}{part}").read(row)
+    measured = quantity.of(END_TO_END).read(row) is not None
+    source = END_TO_END if measured else ESTIMATE
+    found = quantity.of(f"{source}{part}").read(row)
     return None if found is None else (found, not measured)
 
 
@@ -289,11 +302,3 @@ def _rate(row: Row) -> str:
     tokens = row["batch_size"] * row["new_tokens"]
     shown = _UNCERTAIN_DIGITS if cost.low is None else digits(cost)
     return significant(tokens / cost.value, shown)
-
-
-def _read(row: Row, quantity: Quantity) -> Estimate | None:
-    return quantity.read(row) if quantity.value in row else None
-
-
-def _rounded(value: float | None, to_integer: bool) -> float | None:
-    return round(value) if to_integer and value is not None else value

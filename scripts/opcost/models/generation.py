@@ -6,11 +6,11 @@ cost of others is interpolated (opcost.costs.interpolation).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from opcost.configuration import invalid
-from opcost.errors import OpcostError
 from opcost.models.definition import named_part
 from opcost.values import shown
 
@@ -68,9 +68,15 @@ def check_step(document: Mapping[str, Any], tensors: int, source: str) -> None:
     if document.get("cached_tokens") is None:
         return
     if document["mode"] == "training":
-        raise invalid(source, "cached_tokens: training caches no keys and values: leave it out")
-    if tensors != 1 or _tokens_of(document["inputs"]) is None:
-        raise _without_tokens(document["inputs"], source)
+        raise invalid(
+            source,
+            "mode: training generates no text: leave it out, or generation and cached_tokens",
+        )
+    if document["inputs_in_list"]:
+        raise invalid(source, f"inputs_in_list: true: {_TOKENS}")
+    _tokens_of(document["inputs"], source)
+    if tensors != 1:
+        raise invalid(source, f"inputs: {shown(document['inputs'])}: {_TOKENS}")
 
 
 def read_generation(
@@ -84,26 +90,21 @@ def read_generation(
     wanted = config.pop("generation", None)
     if wanted is None:
         return None, {name: config}
-    if config["mode"] == "training":
-        raise invalid(source, "generation: training generates no text: leave out one of the two")
-    if config["inputs_in_list"]:
-        raise invalid(source, f"inputs_in_list: true: {_TOKENS}")
     if config.get("cached_tokens") is not None:
         raise invalid(source, "cached_tokens: generation says how many are cached: leave it out")
-    tokens = _tokens_of(config["inputs"])
-    if tokens is None:
-        raise _without_tokens(config["inputs"], source)
-    batch, prompt = tokens["shape"][:2]
+    key, tokens = _tokens_of(config["inputs"], source)
+    batch, prompt, *further = tokens["shape"]
     request = Generation(name, batch, prompt, wanted["new_tokens"], ())
     window = config["arguments"].get("sliding_window")
     lengths = _lengths(wanted.get("cache_lengths"), request.steps, window, source)
-    request = Generation(name, batch, prompt, wanted["new_tokens"], lengths)
-    one = {**tokens, "shape": [batch, 1, *tokens["shape"][2:]]}
-    configs = {request.prefill: {**config, "cached_tokens": 0}}
-    for length in lengths:
-        inputs = _replaced(config["inputs"], one)
-        configs[request.step(length)] = {**config, "inputs": inputs, "cached_tokens": length}
-    return request, configs
+    request = replace(request, cache_lengths=lengths)
+    one_token = copy(config["inputs"])
+    one_token[key] = {**tokens, "shape": [batch, 1, *further]}
+    step = {**config, "inputs": one_token}
+    prefill = {request.prefill: {**config, "cached_tokens": 0}}
+    return request, prefill | {
+        request.step(length): {**step, "cached_tokens": length} for length in lengths
+    }
 
 
 def _lengths(given: list[int] | None, steps: range, window: Any, source: str) -> tuple[int, ...]:
@@ -126,33 +127,18 @@ def _lengths(given: list[int] | None, steps: range, window: Any, source: str) ->
     return found
 
 
-def _tokens_of(inputs: Any) -> Mapping[str, Any] | None:
-    """The only input tensor, if it has dimensions for batch and tokens; else None."""
-    found = [*_tensors(inputs).values()]
-    return found[0] if len(found) == 1 and len(found[0]["shape"]) > 1 else None
-
-
-def _tensors(inputs: Any) -> dict[Any, Mapping[str, Any]]:
-    """The tensors among the arguments, by name or position."""
+def _tokens_of(inputs: Any, source: str) -> tuple[Any, Mapping[str, Any]]:
+    """The name or position of the only input tensor, and the tensor, of a batch and tokens."""
     every = inputs if isinstance(inputs, Mapping) else dict(enumerate(inputs))
-    return {
+    tensors = {
         name: each for name, each in every.items() if isinstance(each, Mapping) and "shape" in each
     }
-
-
-def _without_tokens(inputs: Any, source: str) -> OpcostError:
-    """The error for inputs other than one tensor of tokens."""
-    tensors = [str(name) for name in _tensors(inputs)]
-    several = f"; the tensors here are {', '.join(tensors)}" if len(tensors) > 1 else ""
-    masks = [name for name in tensors if "mask" in name]
-    remedy = f": leave out {', '.join(masks)}: {_NO_MASK}" if masks else ""
-    return invalid(source, f"inputs: {shown(inputs)}: {_TOKENS}{several}{remedy}")
-
-
-def _replaced(inputs: Any, tokens: Mapping[str, Any]) -> Any:
-    def new(each: Any) -> Any:
-        return tokens if isinstance(each, Mapping) and "shape" in each else each
-
-    if isinstance(inputs, Mapping):
-        return {key: new(each) for key, each in inputs.items()}
-    return [new(each) for each in inputs]
+    if len(tensors) == 1:
+        [(name, tokens)] = tensors.items()
+        if len(tokens["shape"]) > 1:
+            return name, tokens
+    names = [*map(str, tensors)]
+    several = f"; the tensors here are {', '.join(names)}" if len(names) > 1 else ""
+    masks = ", ".join(name for name in names if "mask" in name)
+    remedy = f": leave out {masks}: {_NO_MASK}" if masks else ""
+    raise invalid(source, f"inputs: {shown(inputs)}: {_TOKENS}{several}{remedy}")

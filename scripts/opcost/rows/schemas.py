@@ -512,9 +512,10 @@ REQUESTS = _schema(
         ("prompt_tokens", pa.int64(), "tokens of each prompt"),
         ("new_tokens", pa.int64(), "tokens that are generated for each sequence"),
         (
-            "cache_lengths",
-            pa.list_(pa.int64()),
-            "the numbers of cached tokens for which a step is measured; others are interpolated",
+            "interpolation",
+            pa.string(),
+            "at how many cached tokens steps are measured, and how far off the interpolated time "
+            "of others may be; null if all are measured",
         ),
         *(
             column
@@ -536,15 +537,8 @@ REQUESTS = _schema(
                     pa.string(),
                     "why there is no estimate or no end-to-end measurement",
                 ),
-                (
-                    f"{quantity}_interpolation_half_width",
-                    pa.float64(),
-                    "half of the 95 % interval of what interpolation adds to the cost of a step, "
-                    "as a share of it; null if fewer than three steps are measured",
-                ),
             )
         ),
-        ("calls", pa.int64(), "calls that launch kernels in a request"),
         ("flops", pa.int64(), "FLOPs of a request; null if those of one tuple are unknown"),
         (
             "overhead_time_s",
