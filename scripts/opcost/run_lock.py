@@ -66,11 +66,11 @@ class RunLock:
 
     def _open(self) -> int:
         self._path.parent.mkdir(exist_ok=True)
-        if self._path.exists() and not self._path.is_file():
+        if self._path.is_symlink() or (self._path.exists() and not self._path.is_file()):
             raise OpcostError(f"{self._path} is not a file: move it away, and run again")
         mask = os.umask(0)  # other users of the folder must be able to lock the file
         try:
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         except OSError as error:
             raise OpcostError(
                 f"{self._path} cannot be opened ({error.strerror}): a run of another user may be "
