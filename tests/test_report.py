@@ -152,6 +152,21 @@ def test_a_sample_of_a_batch_has_a_cost_of_its_own(results):
     assert time.sample is not None
 
 
+def test_of_a_time_that_is_too_noisy_no_speed_is_shown(results):
+    noisy = [
+        row | {"end_to_end_time_ci_high_s": 4 * row["end_to_end_time_s"]}
+        for row in results.compared("processor")
+    ]
+    speeds = [card.flops for card in cards(replace(results, comparison=noisy), COLOURS)]
+    assert speeds == [None] * len(noisy)
+    column = results.database.schema.get_field_index("time_ci_high_s")
+    wide = pa.compute.multiply(results.database["time_s"], 4.0)
+    field = results.database.schema.field(column)
+    rows = replace(results, database=results.database.set_column(column, field, wide)).operators
+    for speed in ("flops_per_s", "bytes_per_s", "flops_per_byte"):
+        assert rows[speed].isna().all()
+
+
 def test_devices_stand_side_by_side_with_intervals(results):
     time, energy = side_by_side(results)
     rows = time.spec["datasets"]["models"]
