@@ -142,8 +142,8 @@ def side_by_side(results: Results) -> Iterator[Figure]:
 
 def _card(results: Results, row: Row, named: Colours) -> Card:
     found = headline(row)
-    known = row["flops"] and found.time and not is_too_noisy(found.time)
-    flops_per_s = row["flops"] / found.time.value if known else None
+    time = None if is_too_noisy(found.time) else found.time
+    flops_per_s = row["flops"] / time.value if row["flops"] and time else None
     ceiling = results.highest_flops_per_s(row["target"], row["dtype"])
     return Card(
         row["model"],

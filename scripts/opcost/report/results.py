@@ -15,7 +15,7 @@ from opcost.costs.answers import costs_of_models
 from opcost.databases.database import read_database
 from opcost.rows import records, schemas
 from opcost.rows.flags import ABOVE_ROOF
-from opcost.rows.quantities import ENERGY, POWER, TIME, Quantity
+from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.text import MOST_NOISE
 from opcost.tuples.operator_tuple import OperatorTuple, short_name
 
@@ -86,8 +86,8 @@ class Results:
         """The database without raw values, and what follows from each row.
 
         `name`: the operator as people call it; `dtype`: what it computes in; `weight_bytes`: size
-        of its weights; `flops_per_s`, `bytes_per_s`, `flops_per_byte`; `time_half_width`,
-        `power_half_width`: half of the 95 % interval as a share of the value.
+        of its weights; `flops_per_s`, `bytes_per_s`, `flops_per_byte`; `time_half_width`:
+        half of the 95 % interval as a share of the value.
         Null where there is nothing to divide, where FLOPs are impossible, and where time is too
         noisy.
         """
@@ -111,7 +111,6 @@ class Results:
             bytes_per_s=work["bytes"] / frame["time_s"],
             flops_per_byte=work["flops"] / work["bytes"],
             time_half_width=half_width,
-            power_half_width=_half_width(frame, POWER),
         )
 
     @cached_property
