@@ -14,7 +14,7 @@ _DIGITS = 4
 _WIDE, _VERY_WIDE = 0.05, 0.4
 _WIDTH, _LEAST_WIDTH = 100, 40
 
-_MOST_NOISE = 0.5
+MOST_NOISE = 0.5  # half of an interval, as a share of the value: more is too noisy to say
 TOO_NOISY = "too noisy to say"
 _MEANING_OF_NOISE = (
     f"{TOO_NOISY.capitalize()}: the 95 % interval is wider than ±50%. Run again on a quiet machine "
@@ -111,7 +111,7 @@ def with_interval(
 def is_too_noisy(estimate: Estimate | None) -> bool:
     """Whether half of the interval is so large that the value is meaningless."""
     half = None if estimate is None else estimate.relative_half_width
-    return half is not None and half > _MOST_NOISE
+    return half is not None and half > MOST_NOISE
 
 
 def with_meaning_of_noise(text: str) -> str:
@@ -138,7 +138,7 @@ def margin(share: float) -> str:
 
 def plus_minus(share: float) -> str:
     """Half of an interval as a share: `±6%`."""
-    return f"±{margin(share)}" if share <= _MOST_NOISE else f">±{margin(_MOST_NOISE)}"
+    return f"±{margin(share)}" if share <= MOST_NOISE else f">±{margin(MOST_NOISE)}"
 
 
 def digits(estimate: Estimate | None) -> int:

@@ -142,7 +142,8 @@ def side_by_side(results: Results) -> Iterator[Figure]:
 
 def _card(results: Results, row: Row, named: Colours) -> Card:
     found = headline(row)
-    flops_per_s = row["flops"] / found.time.value if row["flops"] and found.time else None
+    time = None if is_too_noisy(found.time) else found.time
+    flops_per_s = row["flops"] / time.value if row["flops"] and time else None
     ceiling = results.highest_flops_per_s(row["target"], row["dtype"])
     return Card(
         row["model"],

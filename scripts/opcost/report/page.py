@@ -22,7 +22,7 @@ from opcost.costs.launches import launch_cells
 from opcost.costs.requests import request_cells, request_notes
 from opcost.files import replacing
 from opcost.launch_modes import FURTHER_MODES_TEXT
-from opcost.report import cards, power, roofline
+from opcost.report import cards, roofline
 from opcost.report.agreement import (
     agreement,
     all_caveats,
@@ -32,7 +32,6 @@ from opcost.report.agreement import (
 from opcost.report.chart_library import chart_library
 from opcost.report.colours import Colours, colours
 from opcost.report.icicles import icicles
-from opcost.report.machine import conditions, machine
 from opcost.report.operator_costs import by_operator, legend, stacks
 from opcost.report.operator_table import operator_table
 from opcost.report.quality import quality
@@ -125,19 +124,11 @@ def _sections(results: Results) -> dict[str, Any]:
         "as_shares": as_shares,
         "icicles": icicles(results),
         "rooflines": {target: roofline.drawn(results, target, named) for target in results.targets},
-        "powers": [
-            (target, answer, power.why_not(frame), power.against_time(frame, target, answer, named))
-            for target in results.targets
-            if (answer := power.power(frame := results.measured(target))) is not None
-        ],
         "table": operator_table(results),
         "operators": len(results.database),
         "chunks": chunks(results.database),
         "details": _details(results, named),
         "quality": quality(results),
-        "machine": machine(results),
-        "conditions": conditions(results),
-        "meanings": schemas.DESCRIPTIONS["database"],
     }
 
 

@@ -15,7 +15,8 @@ from opcost.costs.answers import costs_of_models
 from opcost.databases.database import read_database
 from opcost.rows import records, schemas
 from opcost.rows.flags import ABOVE_ROOF
-from opcost.rows.quantities import ENERGY, POWER, TIME, Quantity
+from opcost.rows.quantities import ENERGY, TIME, Quantity
+from opcost.text import MOST_NOISE
 from opcost.tuples.operator_tuple import OperatorTuple, short_name
 
 Row = Mapping[str, Any]
@@ -85,15 +86,18 @@ class Results:
         """The database without raw values, and what follows from each row.
 
         `name`: the operator as people call it; `dtype`: what it computes in; `weight_bytes`: size
-        of its weights; `flops_per_s`, `bytes_per_s`, `flops_per_byte`; `time_half_width`,
-        `power_half_width`: half of the 95 % interval as a share of the value.
-        Null where there is nothing to divide, and where FLOPs are impossible.
+        of its weights; `flops_per_s`, `bytes_per_s`, `flops_per_byte`; `time_half_width`:
+        half of the 95 % interval as a share of the value.
+        Null where there is nothing to divide, where FLOPs are impossible, and where time is too
+        noisy.
         """
         columns = [name for name in self.database.column_names if name not in RAW]
         frame = self.database.select(columns).to_pandas()
         work = frame[["flops", "bytes"]].where(frame[["flops", "bytes"]] > 0)
         impossible = [flags is not None and ABOVE_ROOF in flags for flags in frame["flags"]]
         work.loc[impossible, "flops"] = math.nan
+        half_width = _half_width(frame, TIME)
+        work.loc[half_width > MOST_NOISE] = math.nan
         tuples = [OperatorTuple.from_json(text) for text in frame["canonical_json"]]
         weights = [
             _weight_bytes(each, names)
@@ -106,8 +110,7 @@ class Results:
             flops_per_s=work["flops"] / frame["time_s"],
             bytes_per_s=work["bytes"] / frame["time_s"],
             flops_per_byte=work["flops"] / work["bytes"],
-            time_half_width=_half_width(frame, TIME),
-            power_half_width=_half_width(frame, POWER),
+            time_half_width=half_width,
         )
 
     @cached_property
