@@ -57,6 +57,11 @@ def test_a_measurement_is_one_line():
     assert line == "[operator] local   2.00 µs ± 5.0%  relu(4x4)"
 
 
+def test_a_result_that_is_too_noisy_has_its_limits():
+    noisy = {**ROW, "time_s": 2e-3, "time_ci_low_s": 0.5e-3, "time_ci_high_s": 9e-3}
+    assert result(noisy).startswith("500 µs to 9.0 ms")
+
+
 def test_failures_are_shown_as_what_they_are():
     failed = {"status": "out_of_memory", "error": "too large"}
     assert result(failed) == "out_of_memory: too large"

@@ -9,7 +9,7 @@ from typing import Any
 
 from opcost.rows.quantities import ENERGY, OVERHEADS, TIME
 from opcost.statistics import Estimate
-from opcost.text import duration, joules, seconds, some, with_interval
+from opcost.text import duration, is_too_noisy, joules, seconds, some, with_interval
 from opcost.tuples.model_tuples import ModelTuples
 
 _RECENT = 20
@@ -97,4 +97,7 @@ def result(row: Mapping[str, Any]) -> str:
 
 
 def _timed(time: Estimate | None) -> str:
-    return f"{with_interval(time, seconds):>15}"
+    text = with_interval(time, seconds)
+    if time and is_too_noisy(time) and time.low is not None and time.high is not None:
+        text = f"{seconds(time.low, 2)} to {seconds(time.high, 2)}"
+    return f"{text:>15}"
