@@ -89,11 +89,11 @@ def as_text(
     if measured:
         breakdowns = [(each.target, each.parts(), each.parts(ENERGY)) for each in measured]
         parts.append("\n".join(operator_lines(breakdowns[:_SIDE_BY_SIDE], top)))
-        parts += _modules(_chosen(measured), top, depth, len(measured) > 1)
+        parts += _modules(model.model, _chosen(measured), top, depth, len(measured) > 1)
     elif not any(each.estimate.rows for each in known):
         parts += no_data(explanations)
         unmeasured = ModelEstimate(model, terms_of(model, {}, set()))
-        parts += _modules(Explanation(Path(), "", None, unmeasured), top, depth)
+        parts += _modules(model.model, Explanation(Path(), "", None, unmeasured), top, depth)
     if phases := [line for each in measured for line in _phases(each, len(measured) > 1)]:
         parts.append("\n".join(phases))
     notes = _notes(known)
@@ -255,16 +255,16 @@ def sources_of(explanations: Sequence[Explanation]) -> list[str]:
 
 
 def _modules(
-    explanation: Explanation, top: int, depth: int | None, named: bool = False
+    name: str, explanation: Explanation, top: int, depth: int | None, named: bool = False
 ) -> list[str]:
-    """The tree of modules on a target, which is `named` if there are several; nothing for a model
-    without operators.
+    """The tree of modules of the model `name` on a target, which is `named` if there are several;
+    nothing for a model without operators.
     """
     model, modules = explanation.estimate.model, explanation.modules(depth)
     most, parameters = None if depth else top, (model.module_parameters, model.own_parameters)
     tree = module_tree(explanation.compared, modules, most, NOTABLE, *parameters)
     where = f"modules on {explanation.target}" if named else "modules"
-    return ["\n".join(module_lines(tree, model.model, where))] if tree else []
+    return ["\n".join(module_lines(tree, name, where))] if tree else []
 
 
 def _phases(explanation: Explanation, named: bool) -> list[str]:
