@@ -282,7 +282,11 @@ def test_the_command_exits_with_3_if_something_changed(database, tmp_path):
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
-        (study(1), [measured(99, [1e-3])], "no operator tuple was measured for both"),
+        (
+            study(1),
+            [measured(99, [1e-3])],
+            "no operator tuple was measured for each",
+        ),
         (study(1, sd=0.5, runs=2), study(2, sd=0.5, runs=2), "by more than 100% would be found"),
     ],
     ids=["nothing in common", "too noisy"],

@@ -100,10 +100,11 @@ def command(max_device_time: float | None, details: bool, verbose: bool, **named
 
 def _answer(request: "Request", details: bool = False) -> tuple[str, bool]:
     """The costs of the models, or the summary of the study; and whether they are complete."""
+    text, complete = answer(request, details)
     if "models" not in request.settings:
         files = [SUMMARY, *([DETAILS] if details else [])]
-        return "\n\n".join(content_of(path).decode().rstrip() for path in files), True
-    return answer(request, details)
+        text = "\n\n".join(content_of(path).decode().rstrip() for path in files)
+    return text, complete
 
 
 def measure(

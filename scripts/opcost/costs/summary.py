@@ -97,7 +97,7 @@ def _breakdowns(comparison: Sequence[Row], shares: Sequence[Row]) -> list[str]:
     cells = [
         {
             **{title: row[title] for title in ("model", *_target_title(comparison))},
-            "where the time goes": largest_text(_parts(row, shares, TIME), _LARGEST) or "-",
+            "where the time goes": _goes(row, _parts(row, shares, TIME)),
             "trust": str(trust_in_all(row)),
         }
         for row in _by_model(comparison)
@@ -109,6 +109,16 @@ def _breakdowns(comparison: Sequence[Row], shares: Sequence[Row]) -> list[str]:
         f"{shortened(' on '.join(names))}: {goes}; {trust}"
         for *names, goes, trust in map(dict.values, cells)
     )
+
+
+def _goes(row: Row, parts: Sequence[Part]) -> str:
+    """The largest parts; nothing for a partial sum, whose shares are not those of the model."""
+    partial = row[TIME.of("estimate").value] is None
+    operators = sum(part.amount or 0.0 for part in parts if part.calls is not None)
+    rest = sum(part.amount or 0.0 for part in parts if part.is_rest)
+    if partial and not (operators and rest):
+        return "-"
+    return largest_text(parts, _LARGEST) or "-"
 
 
 def _target_title(comparison: Sequence[Row]) -> list[str]:

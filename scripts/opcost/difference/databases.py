@@ -144,7 +144,10 @@ class Difference:
     def undecided(self) -> list[str]:
         """Why it is unknown whether a target changed, and what to do."""
         reasons = [
-            (each, "no operator tuple was measured for both; measure the same models for both")
+            (
+                each,
+                "no operator tuple was measured for each; measure the same models for both",
+            )
             for each in self.targets
             if all(of.pairing is not each for of in self.quantities)
         ]

@@ -80,11 +80,11 @@ class Pairing:
 
     @property
     def conditions(self) -> list[Condition]:
-        """The differences in conditions between rows with a result."""
-        sides = [
-            [row for row in rows.values() if row["status"] == "ok"]
-            for rows in (self.before, self.after)
-        ]
+        """The differences in conditions between rows with a result, or else all rows."""
+        sides = []
+        for rows in (self.before, self.after):
+            known = [row for row in rows.values() if row["status"] == "ok"]
+            sides.append(known or list(rows.values()))
         return list(_differences(sides)) if all(sides) else []
 
 

@@ -61,6 +61,10 @@ _PRODUCT = 0.01
 _OVERHEAD_S = (-1e5, 1e5)
 """Intervals of few samples may be wide."""
 
+_CONTROL = r"[\x00-\x1f\x7f-\x9f]"
+_ONE_LINE = ("target", "tuple_id", "operator", "description", "device_name", "torch_version")
+"""Text that tables and messages show; control characters could forge lines of a terminal."""
+
 _IN_JSON = {
     "protocol_version": "protocol_version",
     "cache_state": "measurement.cache_state",
@@ -147,6 +151,7 @@ def problems(batch: pa.RecordBatch, record: str) -> Iterator[Problem]:
             yield from _outside_interval(quantity, known)
     if "status" in columns:
         yield from _inconsistent_status(columns)
+    yield from _forging(columns)
     yield from _inconsistent_runs(columns)
     yield from _inconsistent_energy(columns)
     yield from _inconsistent_settings(columns)
@@ -160,6 +165,12 @@ def _not_finite(name: str, column: pa.Array) -> Iterator[Problem]:
     if pa.types.is_floating(values.type) and not math.isfinite(pc.sum(values).as_py() or 0.0):
         wrong = pc.invert(pc.is_finite(values))
         yield from _among(name, column, wrong, "a finite number, or null")
+
+
+def _forging(columns: Mapping[str, pa.Array]) -> Iterator[Problem]:
+    for name in columns.keys() & {*_ONE_LINE}:
+        found = pc.match_substring_regex(columns[name], _CONTROL)
+        yield from _where(name, columns[name], found, "text without control characters")
 
 
 def _out_of_range(name: str, column: pa.Array) -> Iterator[Problem]:

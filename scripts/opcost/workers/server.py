@@ -191,6 +191,7 @@ def main() -> None:
         Server(listener).serve(run)
     finally:
         shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)
+    os._exit(0)  # Triton prints what it still holds when Python ends
 
 
 if __name__ == "__main__":
