@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -78,6 +79,19 @@ def test_of_other_conditions_of_a_target_the_name_is_told(tmp_path):
     shutil.copytree(folder / "cpu-0", folder / "cpu-1")
     write_database(find_measured(folder.parent, [folder / "cpu-1"]), tmp_path / "database.parquet")
     assert database(tmp_path)["target"].to_pylist() == ["local", "local/cpu-0"]
+
+
+@pytest.mark.parametrize("name", ["settings.json", "device.json"])
+def test_a_row_of_other_conditions_than_those_of_its_folder_is_named(tmp_path, conditions, name):
+    other = {"conditions_json": conditions.to_json(), "torch_version": "2.14.0"}
+    path = measure(tmp_path, 1, **other)
+    folder = path.parent.parent
+    if name == "settings.json":
+        (folder / name).write_text(replace(conditions, protocol_version=1).to_json())
+    else:
+        write_device(folder / name, DeviceFile("cpu", "Any", torch_version="2.15.0"))
+    with pytest.raises(OpcostError, match=f"{path} was measured under other conditions than"):
+        aggregate(tmp_path)
 
 
 def tear(path):
@@ -188,7 +202,7 @@ def test_a_tuple_or_a_model_added_to_a_study_changes_no_other_row(tmp_path):
     assert read_ratios(path) == {"local": more}
 
 
-def test_the_folder_of_a_round_copied_to_others_counts_once(tmp_path):
+def test_the_folder_of_a_round_copied_to_others_counts_once_and_its_files_are_named(tmp_path):
     for number in range(6):
         began = {"started_at": datetime(2026, 1, 1, 0, 0, number, tzinfo=UTC)}
         measure(tmp_path, number, time_s=1e-3 + 1e-5 * number, **began)
@@ -201,7 +215,9 @@ def test_the_folder_of_a_round_copied_to_others_counts_once(tmp_path):
     for number in (2, 3, 4):
         shutil.copytree(folder, folder.with_name(f"operators_{number}"))
         shutil.copy(device, folder.parent / f"overhead_{number}.json")
-    assert aggregate(tmp_path) == []
+    [text] = aggregate(tmp_path)
+    assert f"{folder}_2" in text
+    assert "copies of files of other rounds, which count once" in text
     assert database(tmp_path).to_pylist() == before
     measure(tmp_path, 0, kind="operators_2", time_s=1e-3, started_at=datetime(2026, 1, 2))
     assert by_number(tmp_path)[0]["runs"] == 2, "of another run, though it took as long"

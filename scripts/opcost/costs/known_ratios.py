@@ -13,7 +13,7 @@ from opcost.models.definition import ModelDefinition
 from opcost.results_folder import folder_of, model_of
 from opcost.rows import comparability
 from opcost.rows.flags import CALLS_DIFFER, CALLS_VARY
-from opcost.rows.runs import ModelRatio, Noise, distinct, noise_of
+from opcost.rows.runs import ModelRatio, Noise, noise_of
 from opcost.statistics import Estimate
 from opcost.tuples.traces import extracted_as
 
@@ -47,7 +47,8 @@ def _ratio(
 ) -> ModelRatio | None:
     """The ratio of a model, as if it had never been measured end to end."""
     folder = folder_of(paths[0])
-    runs = distinct([row for path in paths for row in end_to_end_rows(path, damages.remedy(path))])
+    read = {path: row for path in paths for row in end_to_end_rows(path, damages.remedy(path))}
+    runs = list(damages.once(read).values())
     if not runs:
         return None
     definition = ModelDefinition.from_json(runs[0]["definition_json"])

@@ -6,8 +6,11 @@ run-to-run variation of its target. How runs are joined in other columns is stat
 """
 
 import itertools
+import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +19,20 @@ import pyarrow as pa
 from opcost.addresses import definition_address
 from opcost.databases import model_ratios
 from opcost.databases.measured import Damages, Measured
-from opcost.devices.device_file import Sample
+from opcost.devices.device_file import Sample, changes_between, read_device
 from opcost.errors import OpcostError
+from opcost.files import read_json, version_of
 from opcost.models.definition import ModelDefinition
 from opcost.noise import block_error
-from opcost.results_folder import folder_of, series_of
+from opcost.results_folder import device_file, folder_of, series_of, settings_file
 from opcost.rows import records, schemas
 from opcost.rows.column import Joining
 from opcost.rows.columns import MEASUREMENT
 from opcost.rows.comparability import conflict, meaning
 from opcost.rows.overhead_samples import overhead_columns, read_samples
 from opcost.rows.quantities import MEASURED, POWER
-from opcost.rows.runs import ModelRatio, is_copy, result_of, undisturbed
+from opcost.rows.runs import ModelRatio, result_of, undisturbed
+from opcost.study import Conditions
 
 Row = dict[str, Any]
 
@@ -88,8 +93,9 @@ def _rows(measured: Measured, damages: Damages) -> Iterator[Row]:
         for path in paths:
             with damages.tolerated(path):
                 readable[path] = {**_checked(path, damages.remedy(path)), "target": target}
-        if readable:
-            yield joined(list(readable.values()), [series_of(path).round for path in readable])
+        found = damages.once(readable)
+        if found:
+            yield joined(list(found.values()), [series_of(path).round for path in found])
 
 
 def _overheads(measured: Measured, damages: Damages) -> dict[str, dict[str, Any]]:
@@ -98,7 +104,9 @@ def _overheads(measured: Measured, damages: Damages) -> dict[str, dict[str, Any]
         with damages.tolerated(path):
             found = read_samples(path)
             known = samples[measured.target_in(path.parent)]
-            if not found or found[0] not in known:  # no two processes agree to the last digit
+            if found and found[0] in known:  # no two processes agree to the last digit
+                damages.copies.append(path)
+            else:
                 known += found
     return {target: overhead_columns(found) for target, found in samples.items()}
 
@@ -116,6 +124,7 @@ def _checked(path: Path, remedy: str) -> dict[str, Any]:
         )
     if row["tuple_id"] != path.stem:
         raise OpcostError(f"{path} holds the row of another tuple, {row['tuple_id']}: {remedy}")
+    _check_conditions(path, row, remedy)
     return row
 
 
@@ -126,24 +135,57 @@ def end_to_end_rows(path: Path, remedy: str) -> list[dict[str, Any]]:
         stated = row["definition_json"]
         if stated and definition_address(ModelDefinition.from_json(stated)) != path.stem:
             raise OpcostError(f"{path} holds the row of another model, {row['model']}: {remedy}")
+        _check_conditions(path, row, remedy)
     return rows
 
 
+def _check_conditions(path: Path, row: Mapping[str, Any], remedy: str) -> None:
+    """Raise OpcostError unless a row has the settings and the environment of its folder."""
+    settings, environment, any_of_kind = _known_of(folder_of(path))
+    differing = [
+        "other settings" if settings not in (None, meaning(row["conditions_json"])) else None,
+        *map(str, changes_between(environment, row, any_of_kind)),
+    ]
+    if found := "; ".join(filter(None, differing)):
+        raise OpcostError(
+            f"{path} was measured under other conditions than {folder_of(path)} ({found}): move it "
+            f"to the folder of its conditions, or {remedy}"
+        )
+
+
+def _known_of(folder: Path) -> tuple[str | None, Mapping[str, Any], bool]:
+    return _conditions(folder, version_of(settings_file(folder)), version_of(device_file(folder)))
+
+
+@lru_cache(maxsize=1)
+def _conditions(folder: Path, *_: tuple[int, ...]) -> tuple[str | None, Mapping[str, Any], bool]:
+    """A folder's settings and environment, as far as known, and whether any device of the kind will
+    do.
+    """
+    path, environment = settings_file(folder), dict[str, Any]()
+    if device_file(folder).is_file():
+        environment = asdict(read_device(device_file(folder)))
+    if not path.is_file():
+        return None, environment, environment.get("lock_key") is None
+    remedy = f"delete {path} and run again"
+    document = read_json(path, remedy)
+    try:
+        conditions = Conditions.from_json(json.dumps(document))
+    except (TypeError, KeyError, ValueError) as error:
+        raise OpcostError(f"{path} is damaged ({error}): {remedy}") from None
+    return meaning(conditions.to_json()), environment, conditions.target.any_of_kind
+
+
 def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
-    """One row for the runs of a tuple, with their combined result. Runs under other conditions,
-    failed ones, and copies are left out; so are disturbed ones where others are not.
+    """One row for the runs of a tuple, with their combined result. Runs under other conditions, and
+    failed ones, are left out; so are disturbed ones where others are not.
 
     Conditions are taken from the first round, which is measured again before the others.
     """
     wanted = meaning(rows[0]["conditions_json"])
-    runs = [
-        (row, number)
-        for row, number, copied in zip(rows, rounds, is_copy(rows), strict=True)
-        if not copied
-    ]
     measured = [
         (row, number)
-        for row, number in runs
+        for row, number in zip(rows, rounds, strict=True)
         if row["status"] == "ok" and meaning(row["conditions_json"]) == wanted
     ]
     base = measured[0][0] if measured else rows[0]
@@ -156,7 +198,7 @@ def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
         column.name: _JOINED[column.joining]([row[column.name] for row in found])
         for column in MEASUREMENT
     }
-    columns["device_time_s"] = _total([row["device_time_s"] for row, _ in runs])
+    columns["device_time_s"] = _total([row["device_time_s"] for row in rows])
     columns["disturbed_runs"] = len(pairs) - len(found)
     columns["run_round"] = numbers
     if columns["block_time_s"] is not None:

@@ -1,10 +1,11 @@
 """The files of all measurements in a results folder, of any study and target."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from opcost.errors import OpcostError
 from opcost.results_folder import (
@@ -16,6 +17,8 @@ from opcost.results_folder import (
     runs_by_subject,
     target_folders,
 )
+from opcost.rows.runs import is_copy
+from opcost.text import some
 
 _NAMED = 10
 
@@ -71,11 +74,21 @@ def _newest(folders: Iterable[Path]) -> list[Path]:
 class Damages:
     """Files that cannot be read: an error if the study asks for them, else left out and named.
 
-    `asked` are the files of the study; None stands for all.
+    `asked` are the files of the study; None stands for all. `copies` are files with the content of
+    a file of another round.
     """
 
     asked: Collection[Path] | None = None
     found: dict[Path, str] = field(default_factory=dict)
+    copies: list[Path] = field(default_factory=list)
+
+    def once(self, rows: Mapping[Path, dict[str, Any]]) -> dict[Path, dict[str, Any]]:
+        """The runs of a subject by file, without copies of other files."""
+        left_out = [
+            path for path, row in zip(rows, is_copy(list(rows.values())), strict=True) if row
+        ]
+        self.copies += left_out
+        return {path: row for path, row in rows.items() if path not in left_out}
 
     @contextmanager
     def tolerated(self, path: Path) -> Iterator[None]:
@@ -93,7 +106,7 @@ class Damages:
         return f"delete it, or run a study with target {target!r} to measure it again"
 
     def left_out(self) -> list[str]:
-        """Messages about damaged files that the study does not ask for.
+        """Messages about damaged files that the study does not ask for, and about copies.
 
         Raises OpcostError with the damaged files that it asks for, if any.
         """
@@ -105,7 +118,12 @@ class Damages:
             raise OpcostError(f"{len(wanted)} files cannot be used:\n  {listed}")
         if wanted:
             raise OpcostError(wanted[0])
-        return [*self.found.values()]
+        copies = list(map(str, dict.fromkeys(self.copies)))
+        text = (
+            f"copies of files of other rounds, which count once: {some(copies, _NAMED)}. Delete "
+            "them, and run again to measure these rounds"
+        )
+        return [*self.found.values(), *([text] if copies else [])]
 
     def _is_asked(self, path: Path) -> bool:
         return self.asked is None or path in self.asked
