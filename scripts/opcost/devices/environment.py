@@ -22,6 +22,7 @@ from opcost.memory import allowed_cores
 
 _NO_SOFTWARE = dict.fromkeys(("driver_version", "cuda_version", "cudnn_version"))
 _RUNTIME = re.compile(r"/lib(gomp|iomp5|omp)[-.][^/]*$")
+_PASSES, _WORKING = 100, 0.1
 _ELEMENTS_OF_A_THREAD = 2**17
 """Several times the minimum number that PyTorch gives a thread."""
 
@@ -115,8 +116,11 @@ def _working_threads(threads: int) -> list[int]:
     """The threads of this process that run an operator that occupies all of them."""
     operand = torch.zeros(threads * _ELEMENTS_OF_A_THREAD, dtype=torch.int8)  # starts them
     before = _processor_time_s()
-    operand.add_(1)
-    return [each for each, time_s in _processor_time_s().items() if time_s > before.get(each, 0.0)]
+    for _ in range(_PASSES):
+        operand.add_(1)
+    spent_s = {each: s - before.get(each, 0.0) for each, s in _processor_time_s().items()}
+    least_s = _WORKING * max(spent_s.values())  # other threads may wake up meanwhile
+    return [each for each, time_s in spent_s.items() if time_s > least_s]
 
 
 def _processor_time_s() -> dict[int, float]:

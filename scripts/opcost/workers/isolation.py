@@ -6,6 +6,7 @@ memory: that its work is done, and the Python traceback at a signal.
 
 import ctypes
 import faulthandler
+import fcntl
 import json
 import os
 import re
@@ -59,6 +60,7 @@ def run_isolated(
     started end with it. Fork before torch has run anything.
     """
     notes = os.memfd_create("notes")
+    fcntl.fcntl(notes, fcntl.F_SETFL, os.O_APPEND)  # copies of the child write to it at once
     try:
         with _adopting_orphans():
             before = _children()
