@@ -98,6 +98,6 @@ def result(row: Mapping[str, Any]) -> str:
 
 def _timed(time: Estimate | None) -> str:
     text = with_interval(time, seconds)
-    if time and is_too_noisy(time) and time.low is not None and time.high is not None:
+    if time and is_too_noisy(time) and time.low and time.high and time.low > 0:
         text = f"{seconds(time.low, 2)} to {seconds(time.high, 2)}"
     return f"{text:>15}"
