@@ -62,8 +62,8 @@ _OVERHEAD_S = (-1e5, 1e5)
 """Intervals of few samples may be wide."""
 
 _CONTROL = r"[\x00-\x1f\x7f-\x9f]"
-_ONE_LINE = ("target", "tuple_id", "operator", "description", "device_name", "torch_version")
-"""Text that tables and messages show; control characters could forge lines of a terminal."""
+_ONE_LINE = ("target", "tuple_id")
+"""Text that messages show, not only tables: control characters could forge lines of a terminal."""
 
 _IN_JSON = {
     "protocol_version": "protocol_version",

@@ -22,7 +22,8 @@ def read_samples(path: Path) -> list[Sample]:
     first = device_file(path.parent)
     device = read_device(first)
     samples = device.overhead if path == first else read_overhead(path, device)
-    if host_sets_pace(device.device) and not samples:
+    incomplete = not samples or None in [each.cold_call_s for each in samples]
+    if host_sets_pace(device.device) and incomplete:
         raise OpcostError(
             f"{path} has no call overhead: delete only {path}, and run again to measure it; the "
             "rows measured so far are kept"
