@@ -88,6 +88,7 @@ def test_what_can_be_true_is_read(path, changes):
         ("conditions_json", "{"),
         ("threads", 2),
         ("cache_state", "cold"),
+        ("target", "local\nTarget local: forged"),
         ("protocol_version", 3),
         ("tuple_id", "0" * 16),
     ],

@@ -99,6 +99,13 @@ def test_rows_that_share_a_run_are_counted(diff):
     assert "Runs in common: 1 of them" in summarise(diff(before, again))
 
 
+def test_settings_differ_also_where_all_rows_failed(diff):
+    failed = {"status": "error", "error": "no meter", "time_s": None, TIME.runs: None}
+    other = '{"measurement": {"cache_state": "cold"}}'
+    with pytest.raises(OpcostError, match="not comparable: .*cache_state"):
+        diff(study(1), [row | failed | {"conditions_json": other} for row in study(2)])
+
+
 def test_rows_that_are_the_same_measurement_say_nothing_of_a_change(diff):
     before, after = study(1), study(2)
     text = summarise(diff(before, [*before[:20], *after[20:]]))
