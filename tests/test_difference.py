@@ -102,7 +102,7 @@ def test_rows_that_share_a_run_are_counted(diff):
 def test_settings_differ_also_where_all_rows_failed(diff):
     failed = {"status": "error", "error": "no meter", "time_s": None, TIME.runs: None}
     other = '{"measurement": {"cache_state": "cold"}}'
-    with pytest.raises(OpcostError, match="not comparable: .*cache_state"):
+    with pytest.raises(OpcostError, match=r"not comparable: .*cache_state"):
         diff(study(1), [row | failed | {"conditions_json": other} for row in study(2)])
 
 
