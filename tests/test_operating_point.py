@@ -226,7 +226,7 @@ def test_without_space_for_the_record_nothing_is_set(gpu, record, tmp_path):
 def test_whatever_fails_in_the_guard_is_its_answer(gpu, monkeypatch, tmp_path):
     (tmp_path / "pynvml.py").write_text("raise RuntimeError('it is broken')")
     scripts = Path(opcost.__file__).parent.parent
-    monkeypatch.setattr(operating_point, "_python_path", lambda: f"{tmp_path}:{scripts}")
+    monkeypatch.setattr(operating_point, "python_path", lambda: f"{tmp_path}:{scripts}")
     with pytest.raises(OpcostError, match="failed: RuntimeError: it is broken"):
         set_in_job()
 

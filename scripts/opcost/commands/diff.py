@@ -90,15 +90,11 @@ def command(
         for line in listing.json_lines(difference.to_table()):
             show(line)
     elif parquet is None:
-        show("\n".join([summarise(difference, limit), *_models(before, after)]))
+        models = "\n".join(model_lines(before, after))
+        show("\n\n".join(filter(None, [summarise(difference, limit), models])))
     if difference.changed:
         raise SystemExit(INCOMPLETE)
     if difference.undecided:
         if as_json or parquet is not None:
             show("\n".join(difference.undecided), err=True)
         raise SystemExit(UNDECIDED)
-
-
-def _models(before: Path, after: Path) -> list[str]:
-    lines = model_lines(before, after)
-    return ["", *lines] if lines else []

@@ -169,7 +169,7 @@ def command(
         found = requested = explain_request(generation, extracted, paths, targets)
         what = {"generation": asdict(generation)}
         text = partial(request_as_text, generation, requested, model)
-    rows = [row for each in found for row in each.tuples()]
+    rows = [row for each in found for row in each.tuples()] if parquet or as_csv else []
     if parquet is not None:
         records.write(parquet, schemas.EXPLANATION, rows)
     if as_csv:

@@ -70,7 +70,6 @@ def command(context: click.Context, /, source: str, output: Path, **of_a_trace: 
     for option in _OPTIONS:
         if context.get_parameter_source(str(option.name)) != ParameterSource.DEFAULT:
             raise click.UsageError(f"{option.opts[0]} is for a trace, a file that ends in .json")
-
     show(f"{export(Database().convert(source, None, context), output)} rows in {output}")
 
 
@@ -89,7 +88,6 @@ def _trace(
     targets: tuple[str, ...],
     timeout: int,
 ) -> None:
-
     paths = databases or default_databases()
     check_output(output, [*paths, *filter(None, [config_path(model)])])
     options = explain.options_of(inputs, batch_size, arguments, dtype, channels_last)

@@ -50,7 +50,6 @@ def command(
     opcost profile bert.yaml --by call --top 50
     opcost profile resnet18 --layers
     """
-
     settings = {**budget(max_device_time), "rounds": 1}
     asked = requested(settings, **named)
     if not layers:

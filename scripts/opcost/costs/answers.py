@@ -21,6 +21,7 @@ from opcost.costs.trust import trust_in_all
 from opcost.models.definition import COMPARED_PHASES, FORWARD
 from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME, is_limit, quantity_of
+from opcost.rows.runs import is_variant
 
 Row = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -100,13 +101,13 @@ def _of(
 
 
 def measured_inputs(model: str, path: Path) -> dict[str, list[str]]:
-    """Inputs of a model in the answers of a file -> the targets that it was measured on. Variants
-    such as `resnet50_b32` are of the model `resnet50`.
+    """Inputs of a model and its variants in the answers of a file -> the targets that they were
+    measured on.
     """
     found: dict[str, list[str]] = defaultdict(list)
     for row in records.read(path, schemas.ANSWERS, ["model", "target", "axes"]).to_pylist():
         inputs = json.loads(row["axes"]).get("inputs")
-        if inputs and f"{row['model']}_".startswith(f"{model}_"):
+        if inputs and is_variant(row["model"], model):
             found[inputs].append(row["target"])
     return {inputs: list(dict.fromkeys(targets)) for inputs, targets in found.items()}
 

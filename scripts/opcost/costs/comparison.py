@@ -115,7 +115,7 @@ def compare(estimate: ModelEstimate) -> dict[str, Any]:
 
 
 def _flags(runs: Sequence[Row], disagree: bool) -> list[str]:
-    """The flags of a model end to end: those of its runs, and whether these disagree."""
+    """The flags of the end-to-end measurement: those of its runs, and whether these disagree."""
     found = {flag for row in runs for flag in row["flags"] or ()}
     return sorted({*found, RUNS_DISAGREE} if disagree and runs else found)
 

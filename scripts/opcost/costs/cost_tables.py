@@ -36,7 +36,7 @@ Breakdown = tuple[str, Sequence[Part], Sequence[Part]]
 
 def operator_lines(breakdowns: Sequence[Breakdown], top: int) -> list[str]:
     """Where the time and energy go on each target, side by side: the `top` operators of the first
-    one, and what is beyond operators on any of them. Shares are those of the only one.
+    one, and what is beyond operators on any of them. Shares are shown for a single target.
     """
     _, first, of_energy = breakdowns[0]
     parts = costliest(with_rest_of(of_energy, first), top)

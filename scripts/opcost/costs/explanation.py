@@ -116,10 +116,8 @@ class Explanation:
     @cached_property
     def compared(self) -> dict[str, Any]:
         """The row of the comparison, with the end-to-end measurement if one is comparable."""
-        of_model, known = (
-            self.estimate,
-            self.estimate.end_to_end_rows and not self.end_to_end_conflict,
-        )
+        of_model = self.estimate
+        known = of_model.end_to_end_rows and not self.end_to_end_conflict
         return {
             "model": of_model.model.model,
             "target": self.target,

@@ -177,10 +177,11 @@ def _memory(model: ModelTuples) -> str:
 def _targets(explanations: Sequence[Explanation]) -> list[str]:
     """A table of the cost on each target."""
     rows = [explanation.compared for explanation in explanations]
+    names_operation = any(row["operation"] not in (BURST, None) for row in rows)
     cells = [
         {
             "target": explanation.target,
-            "device": f"{explanation.device_name or '-'}{', no TF32' * explanation.lacks_tf32}",
+            "device": _device(explanation, row, names_operation),
             "conditions": _conditions(explanation, explanations),
             **costs,
             **_lower_limit(row),
@@ -193,10 +194,6 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
             explanations, sources_of(explanations), rows, cost_cells(rows), strict=True
         )
     ]
-    operations = {row["operation"] for row in rows}
-    for cell, row in zip(cells, rows, strict=True):
-        if operations - {BURST, None}:
-            cell["device"] += f", {row['operation'] or BURST}"
     several = len({cell["protocol"] for cell in cells} - {"-"}) > 1
     needed = {
         "protocol": several,
@@ -213,6 +210,14 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
         *fitted(kept, ("samples/s", "time/sample", "energy/sample"), left),
         *wrapped([_SEVERAL_PROTOCOLS] if several else []),
     ]
+
+
+def _device(explanation: Explanation, row: Row, names_operation: bool) -> str:
+    """The device, and what of its settings changes what a cost means."""
+    parts = [explanation.device_name or "-"]
+    parts += ["no TF32"] if explanation.lacks_tf32 else []
+    parts += [row["operation"] or BURST] if names_operation else []
+    return ", ".join(parts)
 
 
 def _lower_limit(compared: Row) -> dict[str, str]:

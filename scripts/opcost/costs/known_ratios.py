@@ -75,6 +75,6 @@ def _is_of_the_host(measured: ModelEstimate) -> bool:
 
 
 def _log_ratio(estimate: Estimate | None, measured: Estimate | None) -> float | None:
-    return (
-        None if estimate is None or measured is None else math.log(estimate.value / measured.value)
-    )
+    if estimate is None or measured is None:
+        return None
+    return math.log(estimate.value / measured.value)

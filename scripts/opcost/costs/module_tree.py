@@ -94,7 +94,7 @@ def module_tree(
     None). Siblings with a smaller share than `smallest` are one branch, with their parent's own
     calls; with `most`, equal siblings are one, such as `layer[1-11]`. Without any measurement, the
     costliest are those with the most FLOPs, and siblings keep the order of the rows. `parameters`
-    are numbers by module path; `own_parameters` exclude those of submodules.
+    are numbers by module path; `own_parameters` leave out those of submodules.
     """
     if not modules:
         return []

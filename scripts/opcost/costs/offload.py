@@ -306,7 +306,7 @@ def measured_copies(rows: Iterable[Row]) -> dict[str, Copies]:
 
 
 def copy_cost(copies: Copies, size: int, quantity: Quantity) -> Estimate | None:
-    """Time or energy of a copy of `size` bytes; None if that of a measured one is unknown.
+    """Time or energy of a copy of `size` bytes; None if a measured copy lacks it.
 
     A copy takes a latency and its bytes at the bandwidth of the link: between measured sizes, the
     cost is linear. Below the smallest, it is at most the smallest copy's. Beyond the largest, it

@@ -112,7 +112,7 @@ def _breakdowns(comparison: Sequence[Row], shares: Sequence[Row]) -> list[str]:
 
 
 def _goes(row: Row, parts: Sequence[Part]) -> str:
-    """The largest parts; nothing for a partial sum, whose shares are not those of the model."""
+    """The largest parts; a dash for an incomplete estimate, whose shares would mislead."""
     partial = row[TIME.of("estimate").value] is None
     operators = sum(part.amount or 0.0 for part in parts if part.calls is not None)
     rest = sum(part.amount or 0.0 for part in parts if part.is_rest)

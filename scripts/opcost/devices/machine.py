@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from runpy import run_path
 
+import opcost
 from opcost.files import first_line
 
 _HASH_LENGTH = 16
@@ -128,6 +129,12 @@ def last_level_cache_bytes() -> int | None:
 def core_cache_bytes() -> int:
     """Size of the second-level cache; 0 if Linux lists none."""
     return cache_sizes().get(2, 0)
+
+
+def python_path() -> str:
+    """PYTHONPATH with which another process imports this opcost."""
+    here = str(Path(opcost.__file__).parent.parent)
+    return os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
 
 
 def installed_torch() -> dict[str, str | None]:

@@ -25,8 +25,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import IO, Any, Protocol, cast
 
-import opcost
 from opcost.devices.kinds import kind_locked_as
+from opcost.devices.machine import python_path
 from opcost.errors import OpcostError
 from opcost.files import first_line
 from opcost.target import OperatingPoint
@@ -139,15 +139,9 @@ def _start_guard(held: Held, point: OperatingPoint, *, settle: bool) -> subproce
         stderr=subprocess.DEVNULL,  # it may outlive the readers of this process's stderr
         text=True,
         pass_fds=[held.descriptor],
-        env={**os.environ, "PYTHONPATH": _python_path()},
+        env={**os.environ, "PYTHONPATH": python_path()},
         start_new_session=True,  # not for signals of the terminal
     )
-
-
-def _python_path() -> str:
-    """PYTHONPATH with which the guard imports this opcost."""
-    here = str(Path(opcost.__file__).parent.parent)
-    return os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
 
 
 def _first_answer(guard: subprocess.Popen[str]) -> list[str]:

@@ -62,13 +62,8 @@ class PowerMeasurement:
     @property
     def estimate(self) -> Estimate:
         """Mean power at the timed pace with its 95 % interval, without the error of the gain."""
-        if (
-            self.window.is_burst
-            or self.window.paces_s
-            or not self.may_wait
-            or self.pace is None
-            or self.idle_w is None
-        ):
+        converts = self.may_wait and not self.window.has_timed_pace
+        if not converts or self.pace is None or self.idle_w is None:
             return self.window.estimate
         return _at_timed_pace(self.window.estimate, self.idle_w, self.pace, self.is_capped)
 
@@ -226,7 +221,7 @@ def _found_flags(power: PowerMeasurement) -> list[str]:
 
 def _pace_differs(power: PowerMeasurement) -> bool:
     """A device that waits for its host may be faster here: its power is converted."""
-    if power.window.is_burst or power.window.paces_s:
+    if power.window.has_timed_pace:
         return False
     if power.pace is None:
         return power.may_wait

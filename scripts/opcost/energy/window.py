@@ -72,6 +72,11 @@ class Window:
         """Seconds between the two readings of the counter."""
         return self.end_s - self.start_s
 
+    @property
+    def has_timed_pace(self) -> bool:
+        """Whether power is at the pace that the row's time states: of a burst, or sustained."""
+        return self.is_burst or bool(self.paces_s)
+
 
 @dataclass
 class PowerSetup:

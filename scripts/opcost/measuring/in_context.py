@@ -16,8 +16,8 @@ from opcost.devices.device import Device
 from opcost.devices.disturbance import Watch
 from opcost.measuring.timing import TimeMeasurement
 from opcost.measuring.workload import ModelWorkload
+from opcost.models.operator_calls import OperatorCalls
 from opcost.rows.quantities import CALL_TIME
-from opcost.tuples.operator_calls import OperatorCalls
 from opcost.tuples.operator_tuple import OperatorTuple
 
 _LEAST_PASSES, _MOST_PASSES = 10, 200

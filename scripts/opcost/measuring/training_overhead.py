@@ -21,9 +21,9 @@ from torch import nn
 from opcost.devices.device import Device
 from opcost.models.definition import COMPARED_PHASES, compared_phase
 from opcost.models.inputs import Arguments
+from opcost.models.operator_calls import OperatorCalls
 from opcost.models.training import TrainingStep
 from opcost.tuples.description import describe
-from opcost.tuples.operator_calls import OperatorCalls
 from opcost.tuples.recorder import launches_kernel
 from opcost.tuples.replay import tensors_in_tree
 

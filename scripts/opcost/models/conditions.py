@@ -17,6 +17,7 @@ from torch.utils import _python_dispatch as dispatch
 
 from opcost.errors import OpcostError
 from opcost.models.definition import ModelDefinition
+from opcost.models.operator_calls import OperatorCalls
 
 _DYNAMO = "torch._dynamo"
 """The module that torch.compile imports, which takes seconds."""
@@ -91,19 +92,13 @@ def _device_type(module: nn.Module) -> str:
     return next(devices, torch.get_default_device()).type
 
 
-class _OneSequence(dispatch.TorchDispatchMode):
+class _OneSequence(OperatorCalls):
     """Answers that all positions belong to one sequence."""
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is torch.ops.aten._local_scalar_dense.default:
             return True
-        return func(*args, **(kwargs or {}))
+        return super()._called(func, args, kwargs)
 
 
 @contextmanager

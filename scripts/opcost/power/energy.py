@@ -22,10 +22,9 @@ _NO_SHARE = {
 class DeviceEnergy:
     """Joules of a device in a window with their 95 % interval, or None with the `reason`.
 
-    `changes` counts the sensor's changes in the
-    window. The interval excludes the error of the sensor's gain, `gain_uncertainty`. `overlap` says
-    which other meter includes this energy. `share` is attributed to the user, `by` processor time
-    or memory (attribution.py).
+    `changes` counts the sensor's changes in the window. The interval excludes the error of the
+    sensor's gain, `gain_uncertainty`. `overlap` says which other meter includes this energy.
+    `share` is attributed to the user, `by` processor time or memory (attribution.py).
     """
 
     energy: Estimate | None

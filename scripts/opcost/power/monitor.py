@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
-import opcost
+from opcost.devices.machine import python_path
 from opcost.energy.sensor import Sensor
 from opcost.errors import OpcostError
 from opcost.power.attribution import NOBODY
@@ -261,8 +261,7 @@ def _started(recording: Recording, settings: Mapping[str, Any]) -> subprocess.Po
     """A sampler that has begun its recording. Raises OpcostError with its error message."""
     # -P: a file in this folder may be named like a standard module.
     command = [sys.executable or "python3", "-P", "-m", "opcost.power.sampler"]
-    found = [str(Path(opcost.__file__).parent.parent), os.environ.get("PYTHONPATH")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, found))}
+    environment = {**os.environ, "PYTHONPATH": python_path()}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {READ, END})  # of all its threads
     try:
         with open(recording.folder / "errors", "wb") as errors:

@@ -144,16 +144,19 @@ class Noise:
         return combined(runs, self.variations[quantity]) if runs else None
 
     def model_error(self, model: str, trains: bool, quantity: Quantity) -> ModelError | None:
-        """The model error of a model, from the other ones of its mode. A name with a suffix, as
-        `resnet50_b32`, is that of a variant.
-        """
+        """The model error of a model, from the others of its mode that are no variants of it."""
         others = (
             each.of(quantity)
             for each in self.ratios
-            if each.trains == trains and not f"{each.model}_".startswith(f"{model}_")
+            if each.trains == trains and not is_variant(each.model, model)
         )
         usual = noise.USUAL_TRAINING_ERROR if trains else noise.USUAL_MODEL_ERROR
         return noise.model_error([ratio for ratio in others if ratio is not None], usual)
+
+
+def is_variant(name: str, model: str) -> bool:
+    """Whether a name is the model's, or has a suffix, as `resnet50_b32` of `resnet50`."""
+    return f"{name}_".startswith(f"{model}_")
 
 
 def noise_of(rows: Sequence[Row], ratios: Sequence[ModelRatio] = ()) -> Noise:

@@ -13,7 +13,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from opcost.errors import OpcostError
 from opcost.models.definition import InputSpec
-from opcost.tuples.operator_calls import OperatorCalls
+from opcost.models.operator_calls import OperatorCalls
 from opcost.tuples.work import BAGS
 
 _Limits = tuple[float, float]

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from opcost.models.definition import FORWARD, LOSS, OPTIMIZER
+from opcost.models.operator_calls import OperatorCalls
 from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.live_memory import LiveMemory
-from opcost.tuples.operator_calls import OperatorCalls
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.places import Place
 from opcost.tuples.replay import storage, tensors_in_tree

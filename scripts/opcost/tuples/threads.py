@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from opcost.tuples.operator_calls import OperatorCalls
+from opcost.models.operator_calls import OperatorCalls
 
 _recorded: list[list[str]] = []
 """The operators of other threads, for each trace in progress."""

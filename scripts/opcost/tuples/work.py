@@ -11,8 +11,8 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils.flop_counter import flop_registry
 
 from opcost.errors import OpcostError
+from opcost.models.operator_calls import OperatorCalls
 from opcost.tuples.host_memory import copy_of
-from opcost.tuples.operator_calls import OperatorCalls
 from opcost.tuples.operator_tuple import (
     ELEMENT_BYTES,
     OperatorTuple,
