@@ -218,6 +218,7 @@ RATIO = st.builds(
     st.booleans(),
     st.sampled_from([0.01, -0.02, None]),
     st.sampled_from([0.03, None]),
+    st.sampled_from(["2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00", None]),
 )
 RATIOS = st.dictionaries(
     st.sampled_from(["local", "h200"]), st.lists(RATIO, max_size=3, unique=True)
@@ -293,11 +294,15 @@ def test_the_ratios_of_models_are_united_by_what_they_were_measured_on(tmp_path)
     }
 
 
-def test_of_one_model_the_ratio_of_the_newest_database_counts(tmp_path):
-    later = replace(NET, time=0.5)
-    new = database(tmp_path / "a.parquet", NEWER, ratios={"local": [later]})
-    old = database(tmp_path / "b.parquet", {}, ratios={"local": [NET]})
-    for paths in ([new, old], [old, new]):
+def test_of_one_model_the_ratio_that_was_measured_last_counts(tmp_path):
+    first, later, undated = (
+        replace(NET, time=time, measured_at=date)
+        for time, date in [(0.1, "2026-01-01"), (0.5, "2026-01-02"), (0.9, None)]
+    )
+    new = database(tmp_path / "a.parquet", {}, ratios={"local": [later]})
+    old = database(tmp_path / "b.parquet", NEWER, ratios={"local": [first]})
+    oldest = database(tmp_path / "c.parquet", {}, ratios={"local": [undated]})
+    for paths in itertools.permutations([new, old, oldest]):
         merge(paths, tmp_path / "merged.parquet")
         [found] = model_ratios.read_ratios(tmp_path / "merged.parquet").values()
         assert found == [later]

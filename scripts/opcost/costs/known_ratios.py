@@ -66,6 +66,7 @@ def _ratio(
         model.trains,
         _log_ratio(estimate.summed_time, measured.end_to_end_time),
         _log_ratio(estimate.summed_energy, measured.end_to_end_energy),
+        max(row["measured_at"] for row in runs).isoformat(),
     )
 
 

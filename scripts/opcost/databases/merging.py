@@ -117,7 +117,7 @@ def merge(paths: Sequence[Path], output: Path) -> Merge:
     of_state = kept.dropna(subset="conditions_id")[["conditions_id", "newest"]]
     newest: dict[str, str] = dict(of_state.itertuples(index=False))
     stated = {name: states[name, state] for name, state in newest.items()}
-    ratios = _newest_ratios(rows)
+    ratios = _ratios(rows)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for path, of in sources.items():
@@ -206,14 +206,13 @@ def _refuse(rivals: pd.DataFrame) -> None:
         )
 
 
-def _newest_ratios(rows: pd.DataFrame) -> dict[str, list[ModelRatio]]:
-    """The ratios of models by conditions_id; of one model, those of the newest database."""
+def _ratios(rows: pd.DataFrame) -> dict[str, list[ModelRatio]]:
+    """The ratios of models by conditions_id."""
     known = {path: model_ratios.read_ratios(path) for path in rows["path"].unique()}
-    keys = ["path", "target", "conditions_id"]
-    ranks = rows.groupby(keys)["rank"].max().reset_index().sort_values(["rank", *keys])
+    described = rows[["path", "target", "conditions_id"]].dropna().drop_duplicates()
     return model_ratios.united(
         (conditions_id, known[path][name])
-        for path, target, conditions_id in ranks[keys].itertuples(index=False)
+        for path, target, conditions_id in described.itertuples(index=False)
         for name in (target, conditions_id)  # of a database, and of a merged one
         if name in known[path]
     )

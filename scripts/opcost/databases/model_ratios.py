@@ -1,8 +1,9 @@
 """The ratios of estimate and end-to-end of the models that were measured with a database.
 
 They are metadata of its file, JSON under `opcost.model_ratios`: target, or conditions_id in a
-merged database -> model, whether it trains, and ln(estimate / end-to-end) of time and energy. The
-model error follows from them when an estimate is read (`noise`), so that no row depends on models.
+merged database -> model, whether it trains, ln(estimate / end-to-end) of time and energy, and when
+it was measured. The model error follows from them when an estimate is read (`noise`), so that no
+row depends on models.
 """
 
 import json
@@ -33,8 +34,17 @@ def read_ratios(path: Path) -> dict[str, list[ModelRatio]]:
 
 
 def united(ratios: Iterable[tuple[str, Sequence[ModelRatio]]]) -> dict[str, list[ModelRatio]]:
-    """The ratios of several databases by conditions_id; of one model, the last count."""
+    """The ratios of several databases by conditions_id, in whatever order: of one model, the one
+    that was measured last (of ratios without a date, one of them).
+    """
     found: dict[str, dict[tuple[str, bool], ModelRatio]] = {}
     for name, each in ratios:
-        found.setdefault(name, {}).update({(ratio.model, ratio.trains): ratio for ratio in each})
+        of_models = found.setdefault(name, {})
+        for ratio in each:
+            key = (ratio.model, ratio.trains)
+            of_models[key] = max(ratio, of_models.get(key, ratio), key=_age)
     return {name: [each[key] for key in sorted(each)] for name, each in found.items()}
+
+
+def _age(ratio: ModelRatio) -> tuple[str, str]:
+    return ratio.measured_at or "", repr(ratio)

@@ -111,12 +111,16 @@ def combined_value(
 
 @dataclass(frozen=True)
 class ModelRatio:
-    """ln(estimate / end-to-end) of a model on a target; None where one of the two is unknown."""
+    """ln(estimate / end-to-end) of a model on a target; None where one of the two is unknown.
+
+    `measured_at` is when it was last measured end to end, in ISO 8601 and UTC.
+    """
 
     model: str
     trains: bool
     time: float | None
     energy: float | None
+    measured_at: str | None = None
 
     def of(self, quantity: Quantity) -> float | None:
         """The one of time or energy."""
