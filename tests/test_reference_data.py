@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from opcost.costs.answers import costs_of_models
 from opcost.databases.database import REFERENCE, default_databases, read_database
+from opcost.energy.window import burst_power
 from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME
 
@@ -55,6 +56,16 @@ def test_each_holds_results_with_intervals(rows):
         assert 0 < row["time_ci_low_s"] <= row["time_s"] <= row["time_ci_high_s"]
         assert row["block_time_s"]
         assert row["energy_reason"] or row["energy_ci_low_j"] < row["energy_j"]
+
+
+def test_rows_that_a_power_limit_slowed_down_have_the_power_of_their_bursts(rows):
+    for row in rows:
+        capped = "power_capped" in row["flags"]
+        burst = burst_power(row["power_sample_w"], row["power_limit_w"]) if capped else None
+        assert bool(row["power_is_of_burst"]) == (burst is not None)
+        if burst is not None:
+            assert row["power_w"] == pytest.approx(burst.value)
+            assert row["energy_j"] == pytest.approx(row["time_s"] * burst.value)
 
 
 def test_each_is_small_enough_for_git(path):

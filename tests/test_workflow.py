@@ -30,9 +30,11 @@ from opcost.planning.rounds import (
 )
 from opcost.planning.target_plan import plan_target
 from opcost.rows import records, schemas
-from opcost.rows.flags import CALLS_DIFFER, CALLS_VARY
+from opcost.rows.flags import CALLS_DIFFER, CALLS_VARY, UNSURE_POWER
 from opcost.rows.overhead_samples import overhead_columns, read_samples
+from opcost.rows.quantities import ENERGY, POWER, TIME
 from opcost.rows.schemas import SCHEMA_VERSION
+from opcost.statistics import Estimate, product
 from opcost.study import load_study
 from opcost.tuples.model_tuples import read_model_tuples
 
@@ -226,6 +228,29 @@ def test_a_model_whose_calls_were_others_says_nothing_of_the_model_error(done, f
     rows.change(whole(done, "tiny_cnn"), flags=lambda flags: [*flags, flag])
     found = ratios_of(find_measured(results), Damages(), rows_by_target(results))
     assert [each.model for each in found["local"]] == ["tiny_mlp"]
+
+
+@pytest.mark.parametrize("flag", sorted(UNSURE_POWER))
+def test_a_model_of_doubtful_power_says_nothing_of_the_model_error_of_energy(done, flag):
+    results, power = done.root / "results", Estimate(10.0, 9.9, 10.1)
+
+    def with_power(row):
+        energy = POWER.columns(power) | ENERGY.columns(product(TIME.read(row), power))
+        return energy | {"energy_reason": None}
+
+    of_target = {
+        tuple_id: row | with_power(row) | {"run_power_w": None}
+        for tuple_id, row in rows_by_target(results)["local"].items()
+    }
+    for path in done.folder.glob("models*/*.parquet"):
+        [row] = records.read(path, schemas.MODEL).to_pylist()
+        doubts = [flag] if row["model"] == "tiny_cnn" else []
+        rows.change(path, **with_power(row), flags=[*row["flags"], *doubts])
+    found = ratios_of(find_measured(results), Damages(), {"local": of_target})["local"]
+    assert [(each.model, each.energy is None) for each in found] == [
+        ("tiny_cnn", True),
+        ("tiny_mlp", False),
+    ]
 
 
 def test_precise_answers_need_no_further_round(done):

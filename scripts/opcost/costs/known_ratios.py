@@ -12,8 +12,9 @@ from opcost.databases.measured import Damages, Measured
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import folder_of, model_of
 from opcost.rows import comparability
-from opcost.rows.flags import CALLS_DIFFER, CALLS_VARY
-from opcost.rows.runs import ModelRatio, Noise, noise_of
+from opcost.rows.flags import CALLS_DIFFER, CALLS_VARY, UNSURE_POWER
+from opcost.rows.quantities import ENERGY
+from opcost.rows.runs import ModelRatio, Noise, combined_value, noise_of
 from opcost.statistics import Estimate
 from opcost.tuples.traces import extracted_as
 
@@ -28,8 +29,9 @@ def ratios_of(
 
     Left out are models of which an operator is not measured, that are defined otherwise than when
     they were measured, or whose calls were others than those of the estimate; layers, which are
-    called otherwise than models; and models whose device waits for its host most of the time: the
-    intervals of their estimates hold the pace of the host. Notes damaged files in `damages`.
+    called otherwise than models; models whose device waits for its host most of the time: the
+    intervals of their estimates hold the pace of the host; and the energy of runs whose flags
+    doubt their power. Notes damaged files in `damages`.
     """
     noises = {target: noise_of(list(of_target.values())) for target, of_target in rows.items()}
     found: dict[str, list[ModelRatio]] = defaultdict(list)
@@ -48,24 +50,27 @@ def _ratio(
     """The ratio of a model, as if it had never been measured end to end."""
     folder = folder_of(paths[0])
     read = {path: row for path in paths for row in end_to_end_rows(path, damages.remedy(path))}
-    runs = list(damages.once(read).values())
+    found = damages.once(read).values()
+    runs = [row for row in found if not _OTHER_CALLS & {*(row["flags"] or ())}]
     if not runs:
         return None
     definition = ModelDefinition.from_json(runs[0]["definition_json"])
     model = extracted_as(definition, runs[0]["torch_version"], folder)
     if model is None or (model.definition is not None and model.definition.layer is not None):
         return None
-    runs = [row for row in runs if not _OTHER_CALLS & {*(row["flags"] or ())}]
     terms = terms_of(model, rows, set())
     estimate = ModelEstimate(model, terms, (), noise)
     measured = ModelEstimate(model, terms, runs, noise)
     if comparability.conflict([*estimate.rows, *runs]) is not None or _is_of_the_host(measured):
         return None
+    sure = [row for row in measured.end_to_end_rows if not UNSURE_POWER & {*row["flags"]}]
     return ModelRatio(
         model_of(paths[0]),
         model.trains,
         _log_ratio(estimate.summed_time, measured.end_to_end_time),
-        _log_ratio(estimate.summed_energy, measured.end_to_end_energy),
+        _log_ratio(
+            estimate.summed_energy, combined_value(sure, ENERGY, measured.noise.variations[ENERGY])
+        ),
         max(row["measured_at"] for row in runs).isoformat(),
     )
 

@@ -193,3 +193,6 @@ ASSUMED_SENSOR = _flag(
 IMPORTED = _flag(
     "imported", "measured by others, with other methods", "see docs/how_to/databases.md"
 )
+
+UNSURE_POWER = {BUSY_WHEN_IDLE, COUNTER_DISAGREES, OTHER_PROCESS, PACE_DIFFERS, THROTTLED}
+"""The flags of runs whose power may be another than that of the work as it was timed."""
