@@ -3,11 +3,14 @@
 Whole jobs: in their measuring process, the real pynvml reads the card of tests/simulated_nvml.
 """
 
+from dataclasses import replace
+
 import pytest
 from opcost.devices.device_file import DeviceFile, write_device
 from opcost.energy import limited_meter
 from opcost.energy.nvml import NvmlMeter
 from opcost.energy.sensor import read_document
+from opcost.errors import OpcostError
 from opcost.measuring import station
 from opcost.measuring.job import sensor_job, subject_job
 from opcost.measuring.subjects import OperatorSubject
@@ -94,3 +97,14 @@ def test_a_sensor_that_kills_who_reads_it_is_not_read_again(
     row = measured(tmp_path / "sensor.json")
     assert time_is_kept(row)
     assert row["energy_reason"] == reason
+
+
+def test_sustained_operation_is_refused_where_there_is_no_meter(
+    faulty_meter, conditions, identified, tmp_path
+):
+    faulty_meter(crash_at_reading=4)
+    settings = replace(conditions.measurement, operation="sustained")
+    files = TargetFiles("local", replace(conditions, measurement=settings), identified)
+    needs = "sustained needs a power meter, and target local has none .*SIGSEGV.*: use burst"
+    with pytest.raises(OpcostError, match=needs):
+        sensor_job(files, tmp_path / "sensor.json")

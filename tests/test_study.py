@@ -137,6 +137,10 @@ def test_the_shipped_configuration_is_valid():
         ),
         ({**CONFIG, "measurement": {"max_time": 1}}, "Did you mean 'max_time_s'"),
         ({**CONFIG, "measurement": {"max_time_s": 0.05}}, "min_time_s (0.1) exceeds"),
+        (
+            {**CONFIG, "measurement": {"operation": "sustained", "energy": False}},
+            "use operation: burst, or energy: true",
+        ),
         ({**CONFIG, "targets": {"local": {"device": "gpu"}}}, "targets.local.device: 'gpu'"),
         ({**CONFIG, "targets": {"local": {"device": "cpu", "threads": 0}}}, "threads: 0 is less"),
         ({**CONFIG, "targets": {"x": {"device": "cpu\n"}}}, r"'cpu\n' does not match"),

@@ -190,6 +190,11 @@ def load_study(config: Mapping[str, Any]) -> Study:
     for least, most in (("min_time_s", "max_time_s"), ("power_min_s", "power_max_s")):
         _check_limits(document["measurement"], least, most)
     measurement = MeasurementSettings(**document["measurement"])
+    if measurement.is_sustained and not measurement.energy:
+        raise OpcostError(
+            "measurement.operation: sustained, with energy: false: sustained operation is measured "
+            "with the power meter; use operation: burst, or energy: true"
+        )
     operators = document["operators"]
     targets = document["targets"]
     _check_names(targets)

@@ -15,7 +15,7 @@ from typing import Any
 from opcost.devices.device_file import read_device
 from opcost.devices.lock import exclusive
 from opcost.devices.operating_point import AS_IT_IS, applied
-from opcost.energy.sensor import take_over, write_killing_meter
+from opcost.energy.sensor import read_document, take_over, write_killing_meter
 from opcost.errors import OpcostError, reported
 from opcost.measuring.checkpoint import Checkpoint
 from opcost.measuring.subjects import Subject
@@ -67,7 +67,8 @@ def subject_job(subject: Subject, files: TargetFiles, number: int, output: Path)
 
 def sensor_job(files: TargetFiles, output: Path) -> None:
     """Characterise the power sensor of a target's device, and write its file; a characterisation
-    for another target or under other conditions is copied.
+    for another target or under other conditions is copied. Raises OpcostError without a meter for
+    sustained operation.
     """
     device, target, device_file = files.conditions.target.device, files.target, files.device_file
     if other := take_over(read_device(device_file), output):
@@ -86,6 +87,12 @@ def sensor_job(files: TargetFiles, output: Path) -> None:
         write_killing_meter(output, read_device(device_file), f"{status}: {reason}")
 
     _run(f"sensor of target {target}", measure, record_death, device_file, _SENSOR_TIMEOUT_S)
+    found = read_document(output)
+    if files.conditions.measurement.is_sustained and found["meter"] is None:
+        raise OpcostError(
+            f"measurement.operation: sustained needs a power meter, and target {target} has none "
+            f"({found['meter_reason']}): use burst"
+        )
 
 
 def tracing_job(extraction: Path, search_path: Path, files: TargetFiles, output: Path) -> None:
