@@ -145,7 +145,7 @@ def test_a_row_combines_the_runs_of_all_rounds(tmp_path):
     limits = {"time_ci_low_s": 0.9e-3, "time_ci_high_s": 1.2e-3}
     power = {"power_w": 50.0, "power_ci_low_w": 49.0, "power_ci_high_w": 51.0, "energy_j": 0.05}
     in_rounds(tmp_path, 0, 1e-3, 1.1e-3, 0.95e-3, **limits)
-    measure(tmp_path, 0, kind="operators_3", time_s=1e-3, **power)
+    measure(tmp_path, 0, kind="operators_3", time_s=1e-3, temperature_end_c=61.0, **power)
     found = by_number(tmp_path)[0]
     before = (tmp_path / "database.parquet").read_bytes()
     assert found["runs"] == 3
@@ -154,6 +154,7 @@ def test_a_row_combines_the_runs_of_all_rounds(tmp_path):
     error = math.log(1.2 / 0.9) / 2 / 1.96
     assert found["run_time_error"] == [*[pytest.approx(error, rel=1e-4)] * 2, None]
     assert found["run_power_w"] == [None, None, 50.0]
+    assert found["run_temperature_c"] == [None, None, 61.0]
     assert found["run_host_time_s"] is None
     assert found["time_s"] == pytest.approx(1.1 ** (1 / 3) * 1e-3)
     assert found["energy_j"] == pytest.approx(50 * found["time_s"]), "of the power of one"

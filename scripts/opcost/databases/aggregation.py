@@ -203,6 +203,9 @@ def joined(rows: Sequence[Row], rounds: Sequence[int]) -> Row:
     columns["run_round"] = numbers
     if columns["block_time_s"] is not None:
         columns["run_blocks"] = [len(row["block_time_s"]) for row in found]
+    temperatures_c = [row["temperature_end_c"] for row in found]
+    if temperatures_c != [None] * len(found):
+        columns["run_temperature_c"] = temperatures_c
     for quantity in MEASURED:
         estimates = [quantity.read(row) for row in found]
         if any(estimates):

@@ -332,6 +332,7 @@ RUNS: list[Column] = [
                 pa.list_(pa.int64()),
                 "number of blocks of each run: `block_time_s` holds one run after another",
             ),
+            ("run_temperature_c", _SAMPLES, "`temperature_end_c` of each run"),
             *(
                 column
                 for quantity in MEASURED

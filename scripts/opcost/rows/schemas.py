@@ -13,7 +13,7 @@ from opcost.rows.column import Column, Role, in_role
 from opcost.rows.columns import MEASUREMENT, OVERHEAD, RUNS, TARGET
 from opcost.rows.quantities import CALL_TIME, ED2P, EDP, ENERGY, PHASE_TIMES, TIME
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Files of another version are refused: a change of a schema increases this number, and converts
 the files that come with opcost (tests/golden/convert.py)."""
 
