@@ -20,6 +20,8 @@ from opcost.databases.database import read_database, rows_of
 from opcost.databases.model_ratios import read_ratios
 from opcost.errors import OpcostError, closest
 from opcost.models.definition import ModelDefinition
+from opcost.prediction.completion import Completion, completed
+from opcost.prediction.predictor import COLUMNS as PREDICTED_FROM
 from opcost.results_folder import DATABASE, MODELS, measurements, runs_of_subject
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
@@ -46,6 +48,7 @@ END_TO_END_COLUMNS = tuple(
 """The columns of end-to-end rows that an estimate reads."""
 
 _OF_OPERATORS = (*OPERATOR_COLUMNS, "conditions_id", "measured_at")
+_OF_MISSING = ("tuple_id", "description", "calls", "status", "error")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Explanation:
 
     `conditions_id` distinguishes targets of one name in a merged database; it is None in others.
     `elsewhere` are the target's names under other conditions that the database has operators of.
+    `completion` has the predictions among the estimate's terms, None without any attempt.
     """
 
     database: Path
@@ -61,6 +65,7 @@ class Explanation:
     conditions_id: str | None
     estimate: ModelEstimate
     elsewhere: tuple[str, ...] = ()
+    completion: Completion | None = None
 
     @property
     def device_name(self) -> str | None:
@@ -74,7 +79,7 @@ class Explanation:
 
     @property
     def missing(self) -> list[Term]:
-        """The tuples without a result, the most often called first."""
+        """The tuples without a measured result, the most often called first."""
         terms = [term for term in self.estimate.terms if not term.measured]
         return sorted(terms, key=lambda term: -term.calls)
 
@@ -125,6 +130,11 @@ class Explanation:
             RUNS: [row[TIME.value] for row in of_model.timed_rows] if known else [],
         }
 
+    def nearest(self, term: Term) -> Sequence[Row]:
+        """The measured rows next to a predicted tuple, the nearest first; empty for another."""
+        tuple_id = term.record.operator_tuple.tuple_id
+        return self.completion.nearest.get(tuple_id, ()) if self.completion else ()
+
     def operators(self) -> list[dict[str, Any]]:
         """The cost by operator, largest first, views last."""
         return operator_shares(self.estimate.model, self.estimate.addable)
@@ -145,7 +155,30 @@ class Explanation:
             "conditions_id": self.conditions_id,
             "device_name": self.device_name,
         }
-        return [keys | _tuple_row(term) for term in self.estimate.terms]
+        return [keys | self._tuple_row(term) for term in self.estimate.terms]
+
+    def _tuple_row(self, term: Term) -> dict[str, Any]:
+        operator_tuple, row = term.record.operator_tuple, term.row or {}
+        why = "not in the database" if term.row is None else None
+        if self.completion and (refused := self.completion.refused.get(operator_tuple.tuple_id)):
+            why = f"{why or row['error']}; not predicted: {refused}"
+        return {
+            "tuple_id": operator_tuple.tuple_id,
+            "operator": operator_tuple.operator,
+            "description": str(operator_tuple),
+            "calls": term.calls,
+            "flops": term.record.flops,
+            "bytes": term.record.bytes,
+            **{name: row[name] for name in ANSWER if row},
+            **({} if row else {"status": "missing"}),
+            **({"status": "predicted"} if term.predicted else {}),
+            "error": why or row["error"],
+            **{
+                f"all_calls_{quantity.value}": term.calls * row[quantity.value]
+                for quantity in COMPARED
+                if row.get(quantity.value) is not None
+            },
+        }
 
     def to_document(self) -> dict[str, Any]:
         """The explanation as JSON data."""
@@ -158,6 +191,7 @@ class Explanation:
             "device_name": self.device_name,
             **self.compared,
             "calls_unverified": self.calls_unverified,
+            "predicted_share": self.estimate.predicted_share(),
             "parts": {
                 str(quantity): [asdict(part) for part in self.parts(quantity)]
                 for quantity in COMPARED
@@ -167,17 +201,24 @@ class Explanation:
                 {**row, "parameters": parameters.get(row["module_path"])} for row in self.modules()
             ],
             "missing": [
-                {key: row[key] for key in ("tuple_id", "description", "calls", "status", "error")}
-                for row in map(_tuple_row, self.missing)
+                {
+                    **{key: row[key] for key in _OF_MISSING},
+                    "nearest": [each["tuple_id"] for each in self.nearest(term)],
+                }
+                for term in self.missing
+                for row in [self._tuple_row(term)]
             ],
         }
 
 
 def explain(
-    model: ModelTuples, databases: Sequence[Path], targets: Collection[str] = ()
+    model: ModelTuples,
+    databases: Sequence[Path],
+    targets: Collection[str] = (),
+    predict: bool = True,
 ) -> list[Explanation]:
     """The cost of a model on every target of the databases, or on the `targets` of these names or
-    conditions_ids.
+    conditions_ids; with what is missing predicted from other tuples, if wanted and possible.
 
     Operators of different targets or conditions are never added up. Raises OpcostError for a file
     that is not a database or holds no row, and for a target that none of them has.
@@ -193,7 +234,7 @@ def explain(
         known |= {name for group in groups for name in group}
         for target, conditions_id in _chosen(groups, targets):
             named = model if conditions_id else _as_in_study(model, target, path.parent)
-            explained = _explanation(named, path, table, target, conditions_id)
+            explained = _explanation(named, path, table, target, conditions_id, predict)
             if not explained.has_data:
                 explained = replace(explained, elsewhere=_elsewhere(model, table, target))
             found.append(explained)
@@ -211,15 +252,25 @@ def explain_in_study(model: ModelTuples, target: str) -> Explanation:
 
 
 def _explanation(
-    model: ModelTuples, path: Path, table: pa.Table, target: str, conditions_id: str | None
+    model: ModelTuples,
+    path: Path,
+    table: pa.Table,
+    target: str,
+    conditions_id: str | None,
+    predict: bool = False,
 ) -> Explanation:
     here = model if conditions_id else _there(model, target, path.parent)
     rows = _rows(table, target, conditions_id, here)
     runs = [] if conditions_id else _end_to_end(model, target, path.parent)
     ratios = read_ratios(path).get(conditions_id or target, ())
     noise = noise_of(rows_of(table, target, conditions_id), ratios)
-    estimate = ModelEstimate(here, terms_of(here, rows, set()), runs, noise)
-    return Explanation(path, target, conditions_id, estimate)
+    terms = terms_of(here, rows, set())
+    if not predict or all(term.known for term in terms):
+        return Explanation(path, target, conditions_id, ModelEstimate(here, terms, runs, noise))
+    every = read_database(path, [*_OF_OPERATORS, *PREDICTED_FROM])
+    found = completed(terms, _of_group(every, target, conditions_id).to_pylist(), ratios)
+    estimate = ModelEstimate(here, found.terms, runs, noise, found.errors)
+    return Explanation(path, target, conditions_id, estimate, (), found)
 
 
 def _groups(table: pa.Table) -> list[tuple[str, str | None]]:
@@ -255,13 +306,16 @@ def _rows(
     table: pa.Table, target: str, conditions_id: str | None, model: ModelTuples
 ) -> dict[str, Row]:
     """Tuple id -> the model's row in a group."""
-    wanted = pc.and_(
-        pc.equal(table["target"], target),
-        pc.is_in(table["tuple_id"], pa.array(model.by_id, pa.string())),
-    )
+    of_group = _of_group(table, target, conditions_id)
+    of_model = pc.is_in(of_group["tuple_id"], pa.array(model.by_id, pa.string()))
+    return {row["tuple_id"]: row for row in of_group.filter(of_model).to_pylist()}
+
+
+def _of_group(table: pa.Table, target: str, conditions_id: str | None) -> pa.Table:
+    wanted = pc.equal(table["target"], target)
     if conditions_id is not None:
         wanted = pc.and_(wanted, pc.equal(table["conditions_id"], conditions_id))
-    return {row["tuple_id"]: row for row in table.filter(wanted).to_pylist()}
+    return table.filter(wanted)
 
 
 def _as_in_study(model: ModelTuples, target: str, results: Path) -> ModelTuples:
@@ -313,23 +367,3 @@ def _end_to_end(model: ModelTuples, target: str, results: Path) -> list[Row]:
         for path in runs_of_subject(folder_named(target, results), MODELS, name)
         for row in records.read(path, schemas.MODEL, END_TO_END_COLUMNS).to_pylist()
     ]
-
-
-def _tuple_row(term: Term) -> dict[str, Any]:
-    operator_tuple, row = term.record.operator_tuple, term.row or {}
-    return {
-        "tuple_id": operator_tuple.tuple_id,
-        "operator": operator_tuple.operator,
-        "description": str(operator_tuple),
-        "calls": term.calls,
-        "flops": term.record.flops,
-        "bytes": term.record.bytes,
-        "status": "missing",
-        "error": "not in the database" if term.row is None else None,
-        **{name: row[name] for name in ANSWER if row},
-        **{
-            f"all_calls_{quantity.value}": term.calls * row[quantity.value]
-            for quantity in COMPARED
-            if row.get(quantity.value) is not None
-        },
-    }

@@ -1,0 +1,184 @@
+"""The cost of tuples that nobody measured on a device, from those that were measured there.
+
+What is predicted is how far a tuple stays behind what the device could do at best:
+
+    y = ln(cost / floor),  floor = max(FLOPs / peak, bytes / bandwidth, shortest time)
+
+with peak, bandwidth and shortest time of the device's own rows; cost is its time or energy. y is
+interpolated between the measured tuples (kriging.py).
+
+**Intervals** are conformal (Lei et al., Distribution-free predictive inference for regression,
+Journal of the American Statistical Association 113, 2018): each measured tuple is predicted without
+those that only the same model has, and its error is divided by its standard deviation. A multiple
+of the standard deviation that holds 95 % of these scores makes the interval of a prediction.
+
+**A sum** of predictions errs less than its terms if their errors differ, and as much if they agree.
+So it has scores of its own: those of the models' sums, divided by the mean deviation of their
+terms, weighted by cost. As the model error, they are shrunk towards a usual score, of errors that
+agree.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from opcost.noise import USUAL_DEGREES
+from opcost.prediction.features import Features, features_of
+from opcost.prediction.kriging import Array, Surface, covariance
+from opcost.rows.quantities import ENERGY, TIME, Quantity
+from opcost.statistics import Estimate, student_97_5
+from opcost.text import counted
+from opcost.tuples.operator_tuple import OperatorTuple
+from opcost.tuples.tuple_record import TupleRecord
+
+Row = Mapping[str, Any]
+Calls = Mapping[str, Mapping[str, int]]
+"""Model -> tuple id -> number of calls."""
+
+COLUMNS = ("canonical_json", "description", "flops", "bytes")
+"""The columns of rows that predictions need besides those of an estimate."""
+
+_LEAST_ROWS = 8
+_OCTAVES_BEYOND = 2.0
+_NEAREST = 3
+_OF_OPERATOR = 40
+_COVERAGE = 0.95
+_MOST_ROWS = 1500
+_BANDWIDTH_QUANTILE = 0.97
+
+
+class Unpredictable(Exception):
+    """Why the cost of a tuple is not predicted."""
+
+
+class Prediction(NamedTuple):
+    """The cost of a call with its 95 % interval, its deviation (see `Predictor.error_of_sum`), and
+    the indices of the nearest measured rows.
+    """
+
+    cost: Estimate
+    deviation: float
+    nearest: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What the measured rows of a target say of other tuples' `quantity`, time or energy. `calls`
+    are those of models whose tuples were measured there.
+    """
+
+    rows: Sequence[Row]
+    quantity: Quantity
+    calls: Calls
+
+    def predict(self, record: TupleRecord) -> Prediction:
+        """The cost of a tuple. Raises Unpredictable if it is unlike all that was measured."""
+        wanted = features_of(record.operator_tuple, record.flops, record.bytes)
+        self._check(wanted)
+        [mean], [deviation] = self._surface.at([wanted])
+        floor = self._floors([record.flops or 0], [record.bytes])[0]
+        value = float(floor * math.exp(mean))
+        reach = math.exp(self._score(wanted.operator) * deviation)
+        near = covariance([wanted], self._known)[0].argsort()[::-1][:_NEAREST]
+        cost = Estimate(value, value / reach, value * reach)
+        return Prediction(cost, float(deviation), [int(n) for n in near])
+
+    def error_of_sum(self, parts: Sequence[tuple[float, Prediction]]) -> float:
+        """Half of the 95 % interval of a sum of predictions, (calls, prediction), relative."""
+        weights = [calls * each.cost.value for calls, each in parts]
+        deviation = np.average([each.deviation for _, each in parts], weights=weights)
+        scores = [each for each in self._scores_of_sums if each is not None]
+        degrees = USUAL_DEGREES + len(scores)
+        squares = USUAL_DEGREES * self._usual_score**2 + math.fsum(each**2 for each in scores)
+        return student_97_5(degrees) * math.sqrt(squares / degrees) * float(deviation)
+
+    @cached_property
+    def _known(self) -> list[Features]:
+        return [
+            features_of(OperatorTuple.from_json(row["canonical_json"]), row["flops"], row["bytes"])
+            for row in self.rows
+        ]
+
+    @cached_property
+    def _costs(self) -> Array:
+        return np.array([row[self.quantity.value] for row in self.rows], float)
+
+    def _floors(self, flops: Sequence[float], moved: Sequence[float]) -> Array:
+        """The least seconds that the device could need."""
+        times_s = np.array([row[TIME.value] for row in self.rows])
+        peak = max((row["flops"] or 0) / row[TIME.value] for row in self.rows) or 1.0
+        speeds = np.array([row["bytes"] for row in self.rows]) / times_s
+        bandwidth = np.quantile(speeds, _BANDWIDTH_QUANTILE) or 1.0
+        parts = [np.array(flops) / peak, np.array(moved) / bandwidth]
+        return np.maximum(np.maximum(*parts), times_s.min())
+
+    @cached_property
+    def _surface(self) -> Surface:
+        floors = self._floors(
+            [row["flops"] or 0 for row in self.rows], [row["bytes"] for row in self.rows]
+        )
+        return Surface.through(self._known, np.log(self._costs / floors))
+
+    @cached_property
+    def _left_out(self) -> tuple[Array, Array]:
+        """The error and the deviation of each row, without those that only its model has."""
+        owners = defaultdict(set)
+        for model, calls in self.calls.items():
+            for tuple_id in calls:
+                owners[tuple_id].add(model)
+        groups = defaultdict(list)
+        for n, (row, known) in enumerate(zip(self.rows, self._known, strict=True)):
+            own = owners.get(row["tuple_id"], set())
+            alike = (known.form, round(known.work[1]))
+            groups[next(iter(own)) if len(own) == 1 else alike].append(n)
+        return self._surface.left_out([np.array(group) for group in groups.values()])
+
+    @cached_property
+    def _usual_score(self) -> float:
+        errors, deviations = self._left_out
+        return float(np.sqrt(np.mean((errors / deviations) ** 2)))
+
+    def _score(self, operator: str) -> float:
+        """The multiple of a deviation that an interval reaches."""
+        scores = np.abs(np.divide(*self._left_out))
+        of_it = np.array([known.operator == operator for known in self._known])
+        chosen = scores[of_it] if of_it.sum() >= _OF_OPERATOR else scores
+        rank = min(1.0, _COVERAGE * (1 + 1 / len(chosen)))
+        return float(np.quantile(chosen, rank))
+
+    @cached_property
+    def _scores_of_sums(self) -> list[float | None]:
+        """Of each model: ln(predicted / measured) of what only it has, over the mean deviation."""
+        errors, deviations = self._left_out
+        places = {row["tuple_id"]: n for n, row in enumerate(self.rows)}
+        found: list[float | None] = []
+        for model, calls in self.calls.items():
+            others = {i for name, each in self.calls.items() if name != model for i in each}
+            own = [i for i in calls if i in places and i not in others]
+            at = [places[i] for i in own]
+            costs = np.array([calls[i] for i in own]) * self._costs[at]
+            if not len(costs):
+                continue
+            total = math.log((costs * np.exp(errors[at])).sum() / costs.sum())
+            found.append(total / float(np.average(deviations[at], weights=costs)))
+        return found
+
+    def _check(self, wanted: Features) -> None:
+        """Raise Unpredictable for a tuple beyond what was measured."""
+        name = wanted.operator
+        alike = [known for known in self._known if known.operator == name]
+        if len(self.rows) < _LEAST_ROWS or not alike:
+            measured = counted(len(self.rows), "tuple")
+            raise Unpredictable(f"{measured} measured, {len(alike)} of its operator")
+        same = [known for known in alike if known.form == wanted.form]
+        known = [(*each.sizes, *each.work) for each in same] or [each.work for each in alike]
+        sizes = (*wanted.sizes, *wanted.work) if same else wanted.work
+        low, high = np.min(known, axis=0), np.max(known, axis=0)
+        beyond = float(np.max([low - sizes, sizes - high]))
+        if beyond > _OCTAVES_BEYOND:
+            raise Unpredictable(f"a size is {2**beyond:.0f} times beyond those measured")
