@@ -20,7 +20,7 @@ from opcost.databases.database import read_database, rows_of
 from opcost.databases.model_ratios import read_ratios
 from opcost.errors import OpcostError, closest
 from opcost.models.definition import ModelDefinition
-from opcost.prediction.completion import Completion, completed
+from opcost.prediction.completion import Completion, Target, completed
 from opcost.prediction.predictor import COLUMNS as PREDICTED_FROM
 from opcost.results_folder import DATABASE, MODELS, measurements, runs_of_subject
 from opcost.rows import comparability, records, schemas
@@ -268,7 +268,14 @@ def _explanation(
     if not predict or all(term.known for term in terms):
         return Explanation(path, target, conditions_id, ModelEstimate(here, terms, runs, noise))
     every = read_database(path, [*_OF_OPERATORS, *PREDICTED_FROM])
-    found = completed(terms, _of_group(every, target, conditions_id).to_pylist(), ratios)
+    measured = every.filter(pc.equal(every["status"], "ok"))
+    others = {
+        f"{group}": _of_group(measured, *group).to_pylist()
+        for group in _groups(measured)
+        if group != (target, conditions_id)
+    }
+    there = _of_group(measured, target, conditions_id).to_pylist()
+    found = completed(terms, Target(there, ratios, others))
     estimate = ModelEstimate(here, found.terms, runs, noise, found.errors)
     return Explanation(path, target, conditions_id, estimate, (), found)
 
