@@ -1,9 +1,9 @@
 """Write the figures on measured GPUs from data/reference: `python docs/explanation/real_gpus.py`.
 
 `make docs` runs it. It fills the blocks between `<!-- from data/reference: NAME -->` and
-`<!-- end -->` in `PAGES`; a test fails if a block differs. A card is a folder of data/reference
-with `models.parquet`, beside the rows of its operators in `<folder>_*.parquet`. An unknown number
-is empty. Each block is a function of its name.
+`<!-- end -->` in `PAGES`; each block is a function, named in `BLOCKS`. A test fails if a block
+differs. A card is a folder of data/reference with `models.parquet`, beside the rows of its
+operators in `<folder>_*.parquet`. Unknown numbers are empty.
 """
 
 # ruff: noqa: D103
@@ -22,78 +22,68 @@ import pandas as pd
 
 REPOSITORY = Path(__file__).parent.parent.parent
 FOLDER = REPOSITORY / "data" / "reference"
-PAGES = (
-    "README.md",
-    "data/reference/README.md",
-    "docs/explanation/real_gpus.md",
-    "docs/explanation/real_gpus_tables.md",
-)
+EXPLANATION = "docs/explanation/real_gpus.md", "docs/explanation/real_gpus_tables.md"
+PAGES = ("README.md", "data/reference/README.md", *EXPLANATION)
 
 CLAMP, ADD = "launch_clamp_scalar", "CUDAFunctor_add"
-KERNELS = {
-    "batch_norm": "bn_fw_inf", "relu_": CLAMP, "hardtanh_": CLAMP, "add": ADD, "add_": ADD,
-    "gelu": "GeluCUDAKernel",
-}  # fmt: skip
+KERNELS = {"relu_": CLAMP, "hardtanh_": CLAMP, "add": ADD, "add_": ADD}
+KERNELS |= {"gelu": "GeluCUDAKernel", "batch_norm": "bn_fw_inf"}
 """Operators of one kernel -> what its name in kernels.csv contains."""
-ELEMENTWISE = ("add", "add_", "gelu", "hardtanh_", "mul", "relu_", "sigmoid", "silu_")
+ELEMENTWISE = "relu|hardtanh|gelu|silu|sigmoid|add_?$|mul_?$"
 PRODUCTS = "conv|linear|mm|attention"
 VIEW_S = 1e-6
 """Calls in context without a row that take less are views: they launch no kernel."""
+COSTS = ["time_s", "energy_j"]
 
 
 class Card:
     """The files of one card. `rows` are its operators, by tuple id."""
 
     def __init__(self, name: str, file: Path) -> None:
-        self.name, self.title, folder = name, name.upper(), FOLDER / name
+        self.name, self.title, self.file, folder = name, name.upper(), file, FOLDER / name
         self.sensor = json.loads((folder / "sensor.json").read_text(encoding="utf-8"))
         self.models = pd.read_parquet(folder / "models.parquet").query("status == 'ok'")
         answers = pd.read_parquet(folder / "answers.parquet").query("part == 'model'")
         self.answers = answers.set_index(["model", "source", "quantity"])
-        csv = {path.stem: pd.read_csv(path) for path in folder.glob("*.csv")}
-        self.peers, self.waiting = csv.get("peers"), csv.get("waiting")
-        kernels = csv.get(
-            "kernels", pd.DataFrame(columns=["model", "where", "name", "calls", "mean_us"])
-        )
-        self.kernels = kernels[kernels["where"] == "GPU"]
+        self.csv = {path.stem: pd.read_csv(path) for path in folder.glob("*.csv")}
+        self.kernels = self.csv["kernels"].query("where == 'GPU'")
         rows = pd.read_parquet(file).set_index("tuple_id").query("status == 'ok'")
         rows["op"] = rows.operator.str.split(".").str[1]
         rows["capped"] = rows["flags"].map(lambda flags: "power_capped" in flags)
         rows["window_w"] = rows.power_sample_w.map(np.mean)
-        # Power of the window and at the timed pace gives the pace, if a waiting GPU draws idle
-        # power. Short operators were replayed, without the gaps of launches.
+        # Short operators are replayed for power, without the gaps of launches. A waiting GPU is
+        # taken to draw idle power, so power of the replay and at the timed pace gives its pace.
         pace = (rows.power_w - rows.idle_power_w) / (rows.window_w - rows.idle_power_w)
         rows["pace"] = rows.power_pace.astype(float).fillna(pace)
         replayed = (rows.pace < 0.99) & (rows.time_s < 30e-6) & ~rows.capped
         rows["gap_s"] = (rows.time_s * (1 - rows.pace)).where(replayed)
         self.rows, self.gap_s = rows, rows.gap_s.mean()
-        eager = self.models[self.models.launch_mode == "eager"].groupby("model")
-        self.end_to_end = eager[["time_s", "host_time_s", "energy_j"]].mean()
+        by_mode = self.models.groupby(["launch_mode", "model"])
+        means = by_mode[[*COSTS, "host_time_s", "power_w"]].mean()
+        self.end_to_end, self.graphs = means.loc["eager"], means.loc["graph"]
         times = self.end_to_end
         estimates = self.answers.value.reindex([(m, "estimate", "time_s") for m in times.index])
         apart = (times.host_time_s >= 0.95 * times.time_s) | estimates.isna().to_numpy()
-        # The host sets the pace, or there is no estimate.
-        self.apart, self.estimated = list(times.index[apart]), list(times.index[~apart])
-        graphs = self.models[self.models.launch_mode == "graph"].groupby("model")
-        self.graphs = graphs[["time_s", "energy_j"]].mean()
+        self.estimated, self.apart = times.index[~apart], times.index[apart]
 
     def answer(self, model: str, source: str, quantity: str) -> list[float]:
         """A number with its interval."""
         return self.answers.loc[(model, source, quantity), ["value", "low", "high"]].tolist()
 
-    def eager(self, model: str) -> pd.DataFrame:
+    def runs(self, model: str, launch_mode: str = "eager") -> pd.DataFrame:
         """Its end-to-end runs."""
-        return self.models[(self.models.model == model) & (self.models.launch_mode == "eager")]
+        return self.models.query("model == @model and launch_mode == @launch_mode")
 
     def flags(self, model: str) -> str:
         """Flags of its end-to-end runs."""
-        return ", ".join(sorted(set().union(*self.eager(model)["flags"]))) or "none"
+        return ", ".join(sorted(set().union(*self.runs(model)["flags"]))) or "none"
 
     def calls(self, model: str) -> pd.DataFrame:
         """Its calls, with `context_s` (mean over runs), and the rows of those that have one."""
-        runs = self.eager(model).dropna(subset=["call_time_s"])
-        calls = pd.DataFrame({"tuple_id": runs.call_tuple_id.iloc[0] if len(runs) else []})
-        calls["context_s"] = np.mean(np.vstack(list(runs.call_time_s)), axis=0) if len(runs) else []
+        runs = self.runs(model).dropna(subset=["call_time_s"])
+        times = {"context_s": np.mean(list(runs.call_time_s), axis=0)} if len(runs) else {}
+        ids = runs.call_tuple_id.iloc[0] if len(runs) else []
+        calls = pd.DataFrame({"tuple_id": ids, **times}, columns=["tuple_id", "context_s"])
         return calls.join(self.rows, on="tuple_id")
 
     def launching(self, model: str) -> pd.DataFrame:
@@ -109,10 +99,16 @@ class Card:
             calls = self.launching(model).query("op == @op")
             named = self.kernels.name.str.contains(KERNELS[op], regex=False)
             kernels = self.kernels[named & (self.kernels.model == model)]
-            if len(calls) and len(calls) == kernels.calls.sum():
+            if 0 < len(calls) == kernels.calls.sum():
                 kernel_s = (kernels.calls * kernels.mean_us).sum() * 1e-6 / len(calls)
                 found[model, op] = calls.context_s.mean() - kernel_s - self.gap_s
         return pd.Series(found)
+
+    def in_context(self, model: str) -> pd.DataFrame:
+        """Its launching calls, without the time of events; empty if a row is missing."""
+        calls = self.launching(model)
+        calls["context_s"] -= self.events_s.mean()
+        return calls if calls.time_s.notna().all() else calls[:0]
 
 
 def cards() -> list[Card]:
@@ -121,47 +117,43 @@ def cards() -> list[Card]:
     files = {}
     for file in FOLDER.glob("*.parquet"):
         own = [name for name in folders if file.name.startswith(f"{name}_")]
-        files.update({max(own, key=len): file} if own else {})
+        files |= {max(own, key=len): file} if own else {}
     return [Card(name, files[name]) for name in folders]
 
 
 CARDS = cards()
 PAIRS = [(card, model) for card in CARDS for model in card.estimated]
 APART = [(card, model) for card in CARDS for model in card.apart]
+"""The host sets the pace, or there is no estimate."""
 
 
-def table(header: str, *rows: tuple) -> str:
-    """A table of Markdown. Its header is in one text."""
+def table(header: str, rows: list[tuple]) -> str:
     titles = header.split(" | ")
     head, *body = [f"| {' | '.join(map(str, line))} |" for line in [titles, *rows]]
     return "\n".join([head, "|---" * len(titles) + "|", *body])
 
 
-def bullets(lines: list[str]) -> str:
-    """A list. No line ends between a number and its unit."""
-    tied = (re.sub(r"(?<=\d) (?=[%µmWJ°])", "\0", f"- {line}") for line in lines)
-    return "\n".join(textwrap.fill(x, 120, subsequent_indent="  ") for x in tied).replace("\0", " ")
+def bullet(line: str) -> str:
+    """An entry of a list. No line ends between a number and its unit."""
+    tied = re.sub(r"(?<=\d) (?=[%°])", "\0", f"- {' '.join(line.split())}")
+    return textwrap.fill(tied, 120, subsequent_indent="  ").replace("\0", " ")
 
 
-def number(value: float, digits: int = 3) -> str:
-    """A number of so many digits."""
+def number(value: float, digits: int = 3, unit: str = "") -> str:
     if math.isnan(value):
         return ""
     magnitude = math.floor(math.log10(abs(value))) if value else 0
-    return f"{value:.{max(0, digits - 1 - magnitude)}f}"
-
-
-def percent(share: float, unit: str = " %") -> str:
-    """Signed, of two digits or to a tenth."""
-    if math.isnan(share):
-        return ""
-    digits = 0 if abs(share) > 0.0995 else 1
-    return f"{round(100 * share, digits) + 0.0:+.{digits}f}{unit}"
+    return f"{value:.{max(0, digits - 1 - magnitude)}f}{unit}"
 
 
 def ms(seconds: float) -> str:
-    """Milliseconds."""
-    return f"{number(1e3 * seconds)} ms" if seconds == seconds else ""
+    return number(1e3 * seconds, unit=" ms")
+
+
+def percent(share: float, unit: str = " %", sign: str = "+") -> str:
+    """Of two digits or to a tenth."""
+    digits = 0 if abs(share) > 0.0995 else 1
+    return "" if math.isnan(share) else f"{round(100 * share, digits) + 0.0:{sign}.{digits}f}{unit}"
 
 
 def span(values, show=number, join: str = " to ") -> str:
@@ -170,24 +162,23 @@ def span(values, show=number, join: str = " to ") -> str:
 
 
 def percents(values) -> str:
-    """The smallest and the largest, in per cent."""
     return span(values, lambda value: percent(value, "")) + " %"
 
 
-def rms(values) -> str:
-    """The root mean square of shares, in per cent."""
-    return f"{100 * np.sqrt(np.mean(np.square(values))):.1f} %"
+def degrees(card: Card) -> str:
+    return (
+        f"{card.rows.temperature_start_c.min():.0f} to {card.rows.temperature_end_c.max():.0f} °C"
+    )
 
 
 def the_cards() -> str:
     found = []
     for card in CARDS:
-        rows, row = card.rows, card.rows.iloc[0]
-        degrees = f"{rows.temperature_start_c.min():.0f} to {rows.temperature_end_c.max():.0f} °C"
-        where = f"{row.last_level_cache_bytes / 2**20:.0f} MiB", f"{row.power_limit_w:.0f} W"
-        idle = f"{span(rows.idle_power_w)} W"
-        found.append((card.title, f"{row.measured_at:%Y-%m-%d}", len(rows), *where, idle, degrees))
-    return table("GPU | measured | rows | L2 | limit | idle power | temperature", *found)
+        row, idle = card.rows.iloc[0], f"{span(card.rows.idle_power_w)} W"
+        board = f"{row.last_level_cache_bytes / 2**20:.0f} MiB", f"{row.power_limit_w:.0f} W"
+        day = f"{row.measured_at:%Y-%m-%d}"
+        found.append((card.title, day, len(card.rows), *board, idle, degrees(card)))
+    return table("GPU | measured | rows | L2 | limit | idle power | temperature", found)
 
 
 def estimates() -> str:
@@ -196,23 +187,21 @@ def estimates() -> str:
         cells = []
         for quantity, scale in (("time_s", 1e3), ("energy_j", 1)):
             for source in ("estimate", "end_to_end"):
-                value, low, high = card.answer(model, source, quantity)
-                cells.append(f"{number(scale * value, 4)} ± {number(scale * (high - low) / 2, 2)}")
+                value, low, high = np.multiply(card.answer(model, source, quantity), scale)
+                cells.append(f"{number(value, 4)} ± {number((high - low) / 2, 2)}")
             value, low, high = card.answer(model, "estimate", f"{quantity[:-2]}_relative_error")
             cells.append(f"{percent(value)} [{percent(low, '')}, {percent(high, '')}]")
         found.append((model, card.title, *cells, card.flags(model)))
-    both = "estimate, {0} | end to end, {0} | difference"
-    columns = f"{both.format('ms')} | {both.format('J')}"
-    return table(f"model | GPU | {columns} | flags", *found)
+    titles = "estimate, {0} | end to end, {0} | difference"
+    return table(f"model | GPU | {titles.format('ms')} | {titles.format('J')} | flags", found)
 
 
 def host_bound() -> str:
     found = []
     for card, model in APART:
         calls, whole = card.launching(model), card.end_to_end.loc[model]
-        unmeasured = calls.tuple_id[calls.time_s.isna()].nunique()
         estimate = "none: its calls were not timed"
-        if unmeasured:
+        if unmeasured := calls.tuple_id[calls.time_s.isna()].nunique():
             estimate = f"none: {unmeasured} of {calls.tuple_id.nunique()} tuples are unmeasured"
         elif len(calls):
             views = len(card.calls(model)) - len(calls)
@@ -221,85 +210,100 @@ def host_bound() -> str:
             waits_s = max(0, host_s - calls.time_s.sum())
             joules = calls.energy_j.sum() + card.rows.idle_power_w.mean() * waits_s
             time_s = calls.time_s.sum() + waits_s
-            estimate = f"{ms(time_s)} ({percent(time_s / whole.time_s - 1)}), {number(joules)} J"
+            differ = percent(time_s / whole.time_s - 1), percent(joules / whole.energy_j - 1)
+            estimate = f"{ms(time_s)} ({differ[0]}), {number(joules)} J ({differ[1]})"
         graph = card.graphs.reindex([model]).iloc[0]
+        graph = f"{ms(graph.time_s)}, {number(graph.energy_j)} J" if graph.time_s > 0 else ""
         measured = f"{ms(whole.time_s)}, {number(whole.energy_j)} J", ms(whole.host_time_s)
-        graph = f"{ms(graph.time_s)}, {number(graph.energy_j)} J" if graph.notna().all() else ""
         found.append((model, card.title, estimate, *measured, graph, card.flags(model)))
-    return table("model | GPU | estimate | end to end | its host | graph | flags", *found)
+    return table("model | GPU | estimate | end to end | its host | graph | flags", found)
 
 
 def graphs() -> str:
     found = []
     for card in CARDS:
-        kernels = card.kernels.assign(s=card.kernels.calls * card.kernels.mean_us * 1e-6)
-        kernels_s = kernels.groupby("model").s.sum()
+        kernels_s = (card.kernels.calls * card.kernels.mean_us * 1e-6).groupby(card.kernels.model)
         for model, graph in card.graphs.iterrows():
             calls = card.launching(model)
-            total = calls[["time_s", "energy_j"]].sum(skipna=False, min_count=1)
-            sums = total.time_s, total.time_s - calls.gap_s.fillna(card.gap_s).sum()
-            sums = *sums, kernels_s.get(model, math.nan)
+            time_s, energy_j = calls[COSTS].sum(skipna=False, min_count=1)
+            less_s = time_s - calls.gap_s.fillna(card.gap_s).sum()
+            sums = time_s, less_s, kernels_s.sum().get(model, math.nan)
             times = [percent(each / graph.time_s - 1) for each in sums]
-            energy = f"{number(graph.energy_j)} J", percent(total.energy_j / graph.energy_j - 1)
-            found.append((model, card.title, ms(graph.time_s), *times, *energy))
+            joules = number(graph.energy_j, unit=" J"), percent(energy_j / graph.energy_j - 1)
+            found.append((model, card.title, ms(graph.time_s), *times, *joules))
     titles = "model | GPU | graph | operators | less gaps | kernels | graph | operators"
-    return table(titles, *found)
+    return table(titles, found)
+
+
+def powers() -> str:
+    found = []
+    for card, model in PAIRS:
+        cells = []
+        for mode in ("eager", "graph"):
+            runs = card.runs(model, mode)
+            half = (runs.power_ci_high_w - runs.power_ci_low_w) / 2
+            cells.append(
+                ", ".join(f"{w:.0f} ± {h:.0f} W" for w, h in zip(runs.power_w, half, strict=True))
+            )
+        found.append((model, card.title, *cells))
+    return table("model | GPU | eager | graph", found)
 
 
 def gaps() -> str:
-    return bullets([
-        f"{card.title}: {number(card.gap_s * 1e6)} µs (standard deviation "
-        f"{number(card.rows.gap_s.std() * 1e6, 2)} µs, {card.rows.gap_s.count()} operators)."
-        for card in CARDS
-    ])  # fmt: skip
+    found = []
+    for card in CARDS:
+        gap, events = card.rows.gap_s * 1e6, card.events_s * 1e6
+        own = f"{gap.mean():.2f} µs", f"{gap.std():.2f} µs", gap.count()
+        found.append(
+            (card.title, *own, f"{events.mean():.2f} µs", f"{span(events, '{:.2f}'.format)} µs")
+        )
+    return table("GPU | gap | standard deviation | operators | events | range", found)
 
 
 def in_context() -> str:
     found = []
     for card, model in [*PAIRS, *APART]:
-        calls = card.launching(model)
-        if calls.empty or calls.time_s.isna().any():
+        times = card.in_context(model).set_index(["op", "tuple_id"])[["time_s", "context_s"]]
+        if times.empty:
             continue
-        calls["context_s"] -= card.events_s.mean()
-        times = calls.set_index(["op", "tuple_id"])[["time_s", "context_s"]]
-        total, by_op = times.sum(), times.groupby("op").sum().sort_values("context_s")[::-1]
-        by_tuple = times.groupby("tuple_id").sum()
-        unsigned_s = (by_tuple.time_s - by_tuple.context_s).abs().sum()
-        large = by_op[by_op.context_s > 0.01 * total.context_s]
-        by = [
-            f"{row.Index} {percent(row.time_s / row.context_s - 1, '')}"
-            for row in large.itertuples()
-        ]
-        net = percent(total.time_s / total.context_s - 1)
-        unsigned = f"{100 * unsigned_s / total.context_s:.1f} %"
-        found.append((model, card.title, ms(total.context_s), net, unsigned, ", ".join(by)))
-    return table("model | GPU | in context | net | unsigned | by operator, %", *found)
+        total, ops = times.sum(), times.groupby("op").sum().sort_values("context_s")[::-1]
+        tuples = times.groupby("tuple_id").sum()
+        net, unsigned = total.time_s - total.context_s, (tuples.time_s - tuples.context_s).abs()
+        ops = (ops.time_s / ops.context_s - 1)[ops.context_s > 0.01 * total.context_s]
+        by = ", ".join(f"{op} {percent(differs, '')}" for op, differs in ops.items())
+        shares = percent(net / total.context_s), percent(unsigned.sum() / total.context_s, sign="")
+        found.append((model, card.title, ms(total.context_s), *shares, by))
+    return table("model | GPU | in context | net | unsigned | by operator, %", found)
 
 
-def events() -> str:
-    return bullets([
-        f"{card.title}: {number(card.events_s.mean() * 1e6, 2)} µs "
-        f"({span(card.events_s * 1e6, lambda x: number(x, 2))} µs)." for card in CARDS
-    ])  # fmt: skip
+def by_traffic() -> str:
+    """Tuples without matrix products, by what a call moves."""
+    found = []
+    for card in CARDS:
+        calls = pd.concat([card.in_context(model) for model in card.estimated])
+        calls = calls[~calls.op.str.contains(PRODUCTS)].groupby("tuple_id")
+        differs = calls.time_s.sum() / calls.context_s.sum() - 1
+        share = calls.bytes.first() / card.rows.last_level_cache_bytes.iloc[0]
+        parts = pd.cut(share, [0, 0.25, 1, math.inf], labels=["up to L2 / 4", "up to L2", "more"])
+        for part, own in differs.groupby(parts, observed=True):
+            quartiles = span(own.quantile([0.25, 0.75]), lambda x: percent(x, "")) + " %"
+            found.append((card.title, part, len(own), percent(own.median()), quartiles))
+    return table("GPU | moved by a call | tuples | median | quartiles", found)
 
 
 def power_limit() -> str:
     cells: dict[str, dict[str, str]] = {}
     for card in CARDS:
         for row in card.rows[card.rows.capped].itertuples():
-            half = number((row.power_ci_high_w - row.power_ci_low_w) / 2, 2)
-            more = percent(row.power_w / row.window_w - 1)
-            burst = (
-                f"{row.power_w:.0f} ± {half} W ({more})" if row.power_is_of_burst else "no burst"
-            )
-            cells.setdefault(f"`{row.description}`", {})[card.title] = (
-                f"{row.window_w:.0f}, {burst}"
+            half, more = (row.power_ci_high_w - row.power_ci_low_w) / 2, row.power_w / row.window_w
+            burst = f"{row.power_w:.0f} ± {half:.0f} W ({percent(more - 1)})"
+            own = cells.setdefault(f"`{row.description}`", {})
+            own[card.title] = (
+                f"{row.window_w:.0f}, {burst if row.power_is_of_burst else 'no burst'}"
             )
     titles = [card.title for card in CARDS]
-    found = [
-        (name, *map(own.get, titles, [""] * len(titles))) for name, own in sorted(cells.items())
-    ]
-    return table(f"operator | {' | '.join(titles)}", *found)
+    found = [(name, *(own.get(each, "") for each in titles)) for name, own in sorted(cells.items())]
+    return table(f"operator | {' | '.join(titles)}", found)
 
 
 def capped_models() -> str:
@@ -307,22 +311,22 @@ def capped_models() -> str:
     for card, model in PAIRS:
         calls, (whole_j, _, _) = card.launching(model), card.answer(model, "end_to_end", "energy_j")
         capped = calls.capped.astype(bool)
-        if capped.any():
-            share = 100 * calls.time_s[capped].sum() / calls.time_s.sum()
-            mean_j = calls.energy_j.mask(capped, calls.time_s * calls.window_w).sum()
-            own = percent(calls.energy_j.sum() / whole_j - 1), percent(mean_j / whole_j - 1)
-            found.append((model, card.title, f"{share:.0f} %", *own))
-    titles = "model | GPU | capped rows, of its time | energy, bursts | energy, means of windows"
-    return table(titles, *found)
+        share = calls.time_s[capped].sum() / calls.time_s.sum()
+        window_j = calls.energy_j.mask(capped, calls.time_s * calls.window_w).sum()
+        own = [percent(joules / whole_j - 1) for joules in (calls.energy_j.sum(), window_j)]
+        found += [(model, card.title, percent(share, sign=""), *own)] if share else []
+    titles = "model | GPU | share of time | energy, bursts | energy, means of windows"
+    return table(titles, found)
 
 
 def comparisons() -> str:
-    return "\n\n".join(_comparison(CARDS[0], other) for other in CARDS[1:])
+    """Each card against the first."""
+    return "\n\n".join(comparison(CARDS[0], other) for other in CARDS[1:])
 
 
-def _comparison(first: Card, other: Card) -> str:
+def comparison(first: Card, other: Card) -> str:
     both = first.rows.join(other.rows.add_suffix("_of_other"), how="inner")
-    ratios = [both[f"{name}_of_other"] / both[name] for name in ("time_s", "energy_j")]
+    ratios = [both[f"{name}_of_other"] / both[name] for name in COSTS]
     product, cache = both.op.str.contains(PRODUCTS), both.last_level_cache_bytes_of_other.max()
     kinds = {
         "`power_capped` on either": both.capped | both.capped_of_other,
@@ -332,194 +336,160 @@ def _comparison(first: Card, other: Card) -> str:
         f"others, moving more than {cache / 2**20:.0f} MiB": both.bytes > cache,
         "others, moving less": both.bytes <= cache,
     }
-    kind = np.select(list(kinds.values()), list(kinds), "")
-    found = []
-    for name in kinds:
+    kind, found = np.select(list(kinds.values()), list(kinds), ""), []
+    for name in filter(set(kind).__contains__, kinds):
         own = [ratio[kind == name] for ratio in ratios]
-        cells = [f"{x.median():.2f} [{span(x, lambda y: f'{y:.2f}', ', ')}]" for x in own if len(x)]
-        found += [(name, len(own[0]), *cells)] if cells else []
-    return table(f"operators | rows | {other.title} / {first.title}: time | energy", *found)
+        cells = [f"{x.median():.2f} [{span(x, '{:.2f}'.format, ', ')}]" for x in own]
+        found.append((name, len(own[0]), *cells))
+    return table(f"operators | rows | {other.title} / {first.title}: time | energy", found)
 
 
 def variation() -> str:
-    lines = []
+    found = []
     for card in CARDS:
-        twice, eager = card.rows[card.rows.runs == 2], card.models.query("launch_mode == 'eager'")
-        if len(twice):
-            time = np.diff(np.log(np.vstack(list(twice.run_time_s)))).ravel()
-            power = np.diff(np.log(np.vstack(list(twice.run_power_w))))[~twice.capped].ravel()
-            lines.append(
-                f"{card.title}, two runs of {len(twice)} operators: time differs by {rms(time)} "
-                f"(root mean square; at most {100 * max(abs(time)):.1f} %), power by {rms(power)} "
-                f"without those at the limit, of which {percent(power.mean())} is common to all."
-            )
-        models = eager.groupby("model").filter(lambda runs: len(runs) > 1).groupby("model")
-        apart = models[["time_s", "energy_j"]].agg(lambda x: math.log(x.max() / x.min()))
-        each = [
-            f"{row.Index} {100 * row.time_s:.1f} and {100 * row.energy_j:.1f} %"
-            for row in apart.itertuples()
-        ]
-        half = (card.rows.time_ci_high_s - card.rows.time_ci_low_s) / card.rows.time_s / 2
-        lines.append(
-            f"{card.title}: intervals of time are ± {100 * half.median():.1f} % (median of rows)."
-        )
-        wholes = f"{card.title}, two runs end to end, time and energy: {', '.join(each)}."
-        lines.append(wholes if each else f"{card.title}: one run of everything.")
+        twice = card.rows[card.rows.runs == 2]
+        time = twice.run_time_s.map(lambda runs: math.log(runs[1] / runs[0]))
+        power = twice.run_power_w.map(lambda runs: math.log(runs[1] / runs[0]))
+        power = power.mask(twice.capped)
+        kinds = {"operators, two runs": pd.DataFrame({"time_s": time, "energy_j": time + power})}
+        for model, runs in card.models.query("launch_mode == 'eager'").groupby("model"):
+            apart = np.log(runs[COSTS].max() / runs[COSTS].min()).to_frame().T
+            kinds[f"{model} end to end, two runs"] = apart[: len(runs) - 1]
         pairs = identical_pairs(card.rows)
-        differ = [
-            f"{below} 5 µs by up to {100 * own.differs.max():.1f} %"
-            for below, own in (("below", pairs[pairs.s < 5e-6]), ("above", pairs[pairs.s >= 5e-6]))
-            if len(own)
-        ]
-        if pairs.empty:
-            continue
-        lines.append(
-            f"{card.title}: {len(pairs)} pairs of identical device work differ, "
-            f"{' and '.join(differ)}; intervals of time overlap in {pairs.time_s.sum()}, of energy "
-            f"in {pairs.energy_j.sum()}."
-        )
-    return bullets(lines)
+        kinds["identical work, below 5 µs"] = pairs[pairs.s < 5e-6]
+        kinds["identical work, 5 µs and more"] = pairs[pairs.s >= 5e-6]
+        for name, own in kinds.items():
+            cells = [f"{percent(np.sqrt((own[x] ** 2).mean()), sign='')}" for x in COSTS]
+            cells.insert(1, percent(own.time_s.abs().max(), sign=""))
+            overlap = own.overlap.sum() if "overlap" in own else ""
+            found += [(card.title, name, len(own), *cells, overlap)] if len(own) else []
+        half = (card.rows.time_ci_high_s - card.rows.time_ci_low_s) / card.rows.time_s / 2
+        half_j = (card.rows.energy_ci_high_j - card.rows.energy_ci_low_j) / card.rows.energy_j / 2
+        medians = [percent(x.median(), sign="") for x in (half, half_j)]
+        found.append((card.title, "interval ± (median)", len(half), medians[0], "", medians[1], ""))
+    titles = "GPU | what | number | time | at most | energy | overlap in time"
+    return table(titles, found)
 
 
 def identical_pairs(rows: pd.DataFrame) -> pd.DataFrame:
     """Pairs of contiguous elementwise operators with as many elements in other shapes."""
-    alike: dict[str, list] = {}
-    for row in rows[rows.op.isin(ELEMENTWISE)].itertuples():
-        shapes = re.compile(r'"shape":\[([\d,]+)\]')
-        size = lambda found: str(math.prod(map(int, found[1].split(","))))  # noqa: E731
-        alike.setdefault(shapes.sub(size, row.canonical_json), []).append(row)
+    rows = rows[rows.op.str.contains(ELEMENTWISE)]
+    elements = rows.canonical_json.str.replace(
+        r'"shape":\[([\d,]+)\]',
+        lambda found: str(math.prod(map(int, found[1].split(",")))),
+        regex=True,
+    )
     found = []
-    for a, b in itertools.chain(*(itertools.combinations(each, 2) for each in alike.values())):
-        overlap = {
-            name: max(getattr(a, f"{n}_low_{u}"), getattr(b, f"{n}_low_{u}"))
-            <= min(getattr(a, f"{n}_high_{u}"), getattr(b, f"{n}_high_{u}"))
-            for name, n, u in (("time_s", "time_ci", "s"), ("energy_j", "energy_ci", "j"))
-        }
-        differs = max(a.time_s, b.time_s) / min(a.time_s, b.time_s) - 1
-        found.append({"s": min(a.time_s, b.time_s), "differs": differs, **overlap})
-    return pd.DataFrame(found, columns=["s", "differs", "time_s", "energy_j"])
+    for _, alike in rows.groupby(elements):
+        for a, b in itertools.combinations(alike.itertuples(), 2):
+            low, high = (
+                max(a.time_ci_low_s, b.time_ci_low_s),
+                min(a.time_ci_high_s, b.time_ci_high_s),
+            )
+            apart = {name: math.log(getattr(a, name) / getattr(b, name)) for name in COSTS}
+            found.append({"s": min(a.time_s, b.time_s), **apart, "overlap": low <= high})
+    return pd.DataFrame(found, columns=["s", *COSTS, "overlap"])
 
 
 def sensors() -> str:
-    lines = []
+    found = []
     for card in CARDS:
-        reading = card.sensor["readings"]["nvml_power_instant"]
+        every = card.sensor["readings"]["nvml_power_instant"], card.sensor["counter"]
         one = card.rows[(card.rows.power_segments == 1) & ~card.rows.capped]
         apart = one.counter_power_w / one.window_w - 1
         noise = card.rows.power_sample_w.map(lambda w: np.std(w) / np.mean(w)).median()
-        lines.append(
-            f"{card.title}: readings change every {1e3 * reading['refresh_s']:.0f} ms, the counter "
-            f"every {1e3 * card.sensor['counter']['refresh_s']:.0f} ms; {averaging(card.sensor)}. "
-            f"Counter less readings, {len(one)} windows: {percent(apart.median())} in the median, "
-            f"{percents(apart)}. Readings of a row vary by {100 * noise:.1f} % (median)."
-        )
-    return bullets(lines)
+        cells = f"{percent(apart.median())} ({percents(apart)})", percent(noise, sign="")
+        refresh = [f"{1e3 * each['refresh_s']:.0f} ms" for each in every]
+        fitted = percent(every[0].get("noise_relative_sd", math.nan), sign="")
+        found.append((card.title, *refresh, averaging(card.sensor), len(one), *cells, fitted))
+    titles = "GPU | readings every | counter every | averaging | windows | counter less readings"
+    return table(f"{titles} | noise | in `sensor.json`", found)
 
 
 def averaging(sensor: dict) -> str:
     """The averaging windows that fit the recorded random load about as well as the best."""
     if "recording" not in sensor:
-        return "the load that would show their averaging was not recorded"
+        return "load not recorded"
     changes = np.array(sensor["recording"]["changes_s_w"]["nvml_power_instant"])
     start, end = np.array(sensor["recording"]["busy_s"]).T
     at, watts = changes[changes[:, 0] > 1.7].T  # until then, they contain load before the recording
-    at, fits = at[:, None], {}
-    for window in np.arange(5, 101, 5) / 1e3:
-        busy_s = np.clip(np.minimum(at, end) - np.maximum(at - window, start), 0, None).sum(1)
-        fits[window] = np.corrcoef(busy_s, watts)[0, 1] ** 2
-    good = [window for window, fit in fits.items() if fit > max(fits.values()) - 0.001]
-    low, high = (1e3 * each for each in (good[0], good[-1]))
-    return f"they average over {low:.0f} to {high:.0f} ms (R² {max(fits.values()):.3f})"
+    fits = {}
+    for window_s in np.arange(5, 101, 5) / 1e3:
+        busy = np.minimum(at[:, None], end) - np.maximum(at[:, None] - window_s, start)
+        fits[window_s] = np.corrcoef(busy.clip(0).sum(1), watts)[0, 1] ** 2
+    good = [1e3 * window_s for window_s, fit in fits.items() if fit > max(fits.values()) - 0.001]
+    return f"{span(good, '{:.0f}'.format)} ms (R² {max(fits.values()):.3f})"
 
 
 def waiting() -> str:
-    """From power of launches and replays of the same work: its own, and that of a pause."""
-    lines = []
-    for card in (card for card in CARDS if card.waiting is not None):
-        found = []
-        for _, loads in card.waiting.groupby("operator", sort=False):
-            if loads["flags"].str.contains("power_capped", na=False).any():
-                continue
-            if len(loads) != 2:
-                continue
-            slow, fast = loads.sort_values("time_in_window_us", ascending=False).itertuples()
+    """Energy of an iteration = work + pause x power: two loads of the same work give the power."""
+    found = []
+    for card in CARDS:
+        for name, loads in card.csv.get("waiting", pd.DataFrame({"operator": []})).groupby(
+            "operator"
+        ):
+            slow, fast = loads.set_index("load").reindex(["launches", "replays"]).itertuples()
             s, f = slow.time_in_window_us, fast.time_in_window_us
-            # Energy of an iteration = work + pause x power; the work is the same.
-            pause = (slow.power_in_window_w * s - fast.power_in_window_w * f) / (s - f)
-            unsure = 0.01 * math.hypot(slow.power_in_window_w * s, fast.power_in_window_w * f)
-            if s - f > 3:
-                at_pace = slow.power_at_timed_pace_w / fast.power_at_timed_pace_w - 1
-                idle = (slow.idle_power_w + fast.idle_power_w) / 2
-                found.append((s - f, pause, idle, unsure / (s - f), at_pace))
-        if not found:
-            continue
-        pauses, watts, idle, unsure, agree = zip(*found, strict=True)
-        lines.append(
-            f"{card.title}: in pauses of {span(pauses, lambda x: number(x, 2))} µs between "
-            f"launches of {len(found)} operators, it drew {span(watts)} W (± "
-            f"{number(max(unsure), 1)} W or less, if each power is off by 1 %). Idle power was "
-            f"{span(idle)} W. Power at the timed pace, from launches and from replays, agrees "
-            f"within {100 * max(map(abs, agree)):.1f} %."
-        )
-    return bullets(lines)
+            if s - f > 3 and not loads["flags"].str.contains("power_capped", na=False).any():
+                joules = slow.power_in_window_w * s, fast.power_in_window_w * f
+                watts, half = (
+                    (joules[0] - joules[1]) / (s - f),
+                    0.01 * math.hypot(*joules) / (s - f),
+                )
+                pause = f"{s - f:.1f} µs", f"{watts:.0f} ± {half:.0f} W"
+                idle = f"{(slow.idle_power_w + fast.idle_power_w) / 2:.0f} W"
+                pace = f"{slow.power_at_timed_pace_w:.0f}, {fast.power_at_timed_pace_w:.0f} W"
+                found.append((card.title, f"`{name}`", *pause, idle, pace))
+    return table("GPU | operator | pause | power in it | idle power | at the timed pace", found)
 
 
 def peers() -> str:
     found = []
-    for card in (card for card in CARDS if card.peers is not None):
-        for operator, tools in card.peers.groupby("operator", sort=False):
+    for card in CARDS:
+        for operator, tools in card.csv["peers"].groupby("operator", sort=False):
             tools = tools.set_index("peer")
-            cells = [f"`{operator.split('(')[0]}`, {number(tools.time_s['opcost'] * 1e6)} µs"]
-            for peer in (
-                "torch.utils.benchmark",
-                "triton.testing.do_bench",
-                "loop beside nvidia-smi",
-            ):
-                cells.append(percent(tools.time_differs[peer]))
-            found.append((card.title, *cells, percent(tools.energy_differs[peer])))
-    tools = "torch.utils.benchmark | do_bench | loop with nvidia-smi: time | its energy"
-    return table(f"GPU | operator | {tools}", *found)
+            name = f"`{operator.split('(')[0]}`, {number(tools.time_s['opcost'] * 1e6)} µs"
+            differs = tools.time_differs.drop("opcost").map(percent)
+            joules = tools.energy_differs.dropna().map(percent)
+            found.append((card.title, name, ", ".join(differs), ", ".join(joules)))
+    tools = ", ".join(CARDS[0].csv["peers"].peer.unique()[1:])
+    return table(f"GPU | operator | time: {tools} | energy: the last", found)
 
 
 def limits() -> str:
-    models = sorted({model for _, model in PAIRS})
     time, energy = (
-        percents(
-            [card.answer(model, "estimate", f"{name}_relative_error")[0] for card, model in PAIRS]
-        )
+        {pair: pair[0].answer(pair[1], "estimate", f"{name}_relative_error")[0] for pair in PAIRS}
         for name in ("time", "energy")
     )
-    hosts = [f"{model} ({card.title})" for card, model in APART]
-    titles = ", ".join(card.title for card in CARDS)
-    return bullets([
-        f"[Real GPUs](docs/explanation/real_gpus.md), {titles}: the estimate of time is off by "
-        f"{time}, of energy by {energy}, for {', '.join(models)}, flagged measurements included. "
-        "Errors of operators partly cancel; another mix of operators may be further off. Not "
-        f"counted, as the host sets the pace or an operator is unmeasured: {', '.join(hosts)}."
-    ])  # fmt: skip
+    sure = [energy[card, m] for card, m in PAIRS if "power_not_converged" not in card.flags(m)]
+    return bullet(
+        f"[Real GPUs]({EXPLANATION[0]}), {', '.join(card.title for card in CARDS)}: the estimate "
+        f"of time is off by {percents(time.values())}, of energy by {percents(energy.values())} "
+        f"({percents(sure)} where measured power converged), for "
+        f"{', '.join(sorted({model for _, model in PAIRS}))}. Errors of operators partly cancel; "
+        "another mix of operators may be further off. Not counted, as the host sets the pace or an "
+        f"operator is unmeasured: {', '.join(f'{model} ({card.title})' for card, model in APART)}."
+    )
 
 
 def rows_of(card: Card) -> str:
     """The state of a card's rows, for the README of the data."""
-    rows = card.rows
-    counted = Counter(itertools.chain(*rows["flags"]))
-    flagged = ", ".join(f"{count} `{flag}`" for flag, count in counted.most_common())
-    runs = ", ".join(
-        f"{count} of {times} run{'s' * (times > 1)}"
-        for times, count in rows.runs.value_counts().items()
+    flags = card.rows["flags"]
+    counted = Counter(itertools.chain(*flags)).most_common()
+    flagged = ", ".join(f"{count} are `{flag}`" for flag, count in counted)
+    runs = sorted(Counter(card.rows.runs).items())
+    return bullet(
+        f"**Rows**: {', '.join(f'{count} of {n} run' + 's' * (n > 1) for n, count in runs)}. "
+        f"{degrees(card)}. {(flags.map(len) == 0).sum()} have no flag, {flagged}."
     )
-    return bullets([
-        f"**Rows**: {runs}; {rows.temperature_start_c.min():.0f} to "
-        f"{rows.temperature_end_c.max():.0f} °C. {(rows['flags'].str.len() == 0).sum()} have no "
-        f"flag; {flagged}."
-    ])  # fmt: skip
 
 
 BLOCKS = {
     "cards": the_cards, "estimates": estimates, "host-bound": host_bound, "graphs": graphs,
-    "gaps": gaps, "in context": in_context, "events": events, "power limit": power_limit,
-    "capped models": capped_models, "comparisons": comparisons, "variation": variation,
-    "sensors": sensors, "waiting": waiting, "peers": peers, "limits": limits,
+    "in context": in_context, "limits": limits, "gaps": gaps, "by traffic": by_traffic,
+    "powers": powers, "power limit": power_limit, "capped models": capped_models,
+    "comparisons": comparisons, "variation": variation, "sensors": sensors, "waiting": waiting,
+    "peers": peers,
     **{f"rows of {card.name}": lambda card=card: rows_of(card) for card in CARDS},
 }  # fmt: skip
 
@@ -531,6 +501,5 @@ def filled(page: str) -> str:
 
 
 if __name__ == "__main__":
-    for name in PAGES:
-        path = REPOSITORY / name
+    for path in map(REPOSITORY.joinpath, PAGES):
         path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
