@@ -76,8 +76,9 @@ format: $(VENV)/dev ## Format all code
 	$(BIN)/ruff format
 	$(BIN)/snakefmt Snakefile workflow
 
-docs: $(VENV)/dev ## Write the reference pages anew, and build the documentation in docs/_build
+docs: $(VENV)/dev ## Write the reference pages and the figures on GPUs anew, and build the documentation in docs/_build
 	@$(BIN)/python docs/reference/generate
+	@$(BIN)/python docs/explanation/real_gpus.py
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going -c docs . docs/_build
 	@echo "Open docs/_build/docs/index.html"
 

@@ -35,7 +35,7 @@ _BUSY_IDLE = 1.5
 
 _WAITING = 0.1
 """Power that a waiting device may draw above idle, as a share of what work draws above idle. While
-an H100 waited for 5 to 15 us, the share was 0 +- 0.02 (docs/explanation/real_gpus.md)."""
+an H100 waited for 5 to 15 us, the share was 0 +- 0.02 (docs/explanation/real_gpus_tables.md)."""
 
 
 @dataclass(frozen=True)
