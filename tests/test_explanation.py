@@ -329,7 +329,7 @@ def test_targets_of_one_name_are_told_apart_by_what_differs_and_none_is_picked(c
         assert [one.conditions_id for one in explain(cnn, [path], [each.conditions_id])] == [
             each.conditions_id
         ]
-        assert look_up(cnn, (), {}, path, each.conditions_id, 1, "float32").time is not None
+        assert look_up(cnn, (), {}, path, each.conditions_id, 1, "float32", False).time is not None
     with pytest.raises(OpcostError, match="under several conditions: name one by its"):
         look_up(cnn, (), {}, path, "local", 1, "float32")
 
@@ -468,13 +468,14 @@ def test_nothing_is_to_be_measured_that_only_other_machines_lack(cnn, tmp_path, 
     assert "To measure" not in answer.output
 
 
-def test_targets_without_data_are_one_line_and_leave_the_answer_of_another_complete(cnn, tmp_path):
+def test_targets_without_data_are_one_line_and_leave_the_answer_of_another_complete(
+    cnn, tiny_tuples, tmp_path
+):
     here = database(tmp_path / "here.parquet", [cnn])
-    others = database(tmp_path / "others.parquet", [cnn], "h100", "h200")
+    others = database(tmp_path / "others.parquet", [tiny_tuples[0]], "h100", "h200")
     rows = read_database(others).to_pylist()
-    for number, row in enumerate(rows):
-        row["tuple_id"] = f"{number:016x}"
-    records.write(others, schemas.DATABASE, rows)
+    unlike = [row for row in rows if row["tuple_id"] not in cnn.by_id]
+    records.write(others, schemas.DATABASE, unlike)
     answer = run(CNN, "--database", here, "--database", others)
     assert answer.exit_code == 0
     assert re.findall(r"^.*h[12]00.*$", answer.output, re.MULTILINE) == ["No data: h100, h200"]

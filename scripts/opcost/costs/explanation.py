@@ -25,6 +25,7 @@ from opcost.prediction.predictor import COLUMNS as PREDICTED_FROM
 from opcost.results_folder import DATABASE, MODELS, measurements, runs_of_subject
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
+from opcost.rows.flags import PREDICTED
 from opcost.rows.quantities import CALL_TIME, COMPARED, HOST_TIME, PHASE_TIMES, TIME, Quantity
 from opcost.rows.runs import noise_of
 from opcost.studies import folder_named
@@ -108,6 +109,11 @@ class Explanation:
         return self.estimate.time is not None
 
     @property
+    def is_predicted(self) -> bool:
+        """Whether some operators are predicted."""
+        return any(term.predicted for term in self.estimate.terms)
+
+    @property
     def measured_on(self) -> str | None:
         """The day on which the last of the tuples was measured."""
         times = [row["measured_at"] for row in self.estimate.rows if row["measured_at"]]
@@ -171,7 +177,7 @@ class Explanation:
             "bytes": term.record.bytes,
             **{name: row[name] for name in ANSWER if row},
             **({} if row else {"status": "missing"}),
-            **({"status": "predicted"} if term.predicted else {}),
+            **({"status": PREDICTED} if term.predicted else {}),
             "error": why or row["error"],
             **{
                 f"all_calls_{quantity.value}": term.calls * row[quantity.value]
@@ -215,7 +221,7 @@ def explain(
     model: ModelTuples,
     databases: Sequence[Path],
     targets: Collection[str] = (),
-    predict: bool = True,
+    predict: bool = False,
 ) -> list[Explanation]:
     """The cost of a model on every target of the databases, or on the `targets` of these names or
     conditions_ids; with what is missing predicted from other tuples, if wanted and possible.
@@ -265,7 +271,7 @@ def _explanation(
     ratios = read_ratios(path).get(conditions_id or target, ())
     noise = noise_of(rows_of(table, target, conditions_id), ratios)
     terms = terms_of(here, rows, set())
-    if not predict or all(term.known for term in terms):
+    if not predict or all(term.row for term in terms):
         return Explanation(path, target, conditions_id, ModelEstimate(here, terms, runs, noise))
     every = read_database(path, [*_OF_OPERATORS, *PREDICTED_FROM])
     measured = every.filter(pc.equal(every["status"], "ok"))

@@ -44,7 +44,7 @@ class Target:
         """The most certain prediction of time and, if known, of energy. Raises Unpredictable."""
         found = {}
         for quantity, predictors in self._predictors.items():
-            known, refusals = [], []
+            known, refusals = [], ["nothing measured there"]
             for predictor in predictors:
                 try:
                     known.append((predictor, predictor.predict(record)))
@@ -53,7 +53,7 @@ class Target:
             if known:
                 found[quantity] = min(known, key=lambda pair: _reach(pair[1]))
             elif quantity == TIME:
-                raise Unpredictable(refusals[0])
+                raise Unpredictable(refusals[min(1, len(predictors))])
         return found
 
     @cached_property
@@ -73,13 +73,13 @@ class Target:
 
 
 def completed(terms: Sequence[Term], target: Target) -> Completion:
-    """The terms, with a prediction for each that has no result."""
+    """The terms, with a prediction for each that was not measured; failures stay."""
     found = Completion([])
     parts: dict[Quantity, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for term in terms:
         tuple_id = term.record.operator_tuple.tuple_id
         try:
-            predicted = {} if term.known else target.predictions(term.record)
+            predicted = {} if term.row else target.predictions(term.record)
         except Unpredictable as why:
             found.refused[tuple_id] = str(why)
             predicted = {}
