@@ -329,7 +329,7 @@ def test_targets_of_one_name_are_told_apart_by_what_differs_and_none_is_picked(c
         assert [one.conditions_id for one in explain(cnn, [path], [each.conditions_id])] == [
             each.conditions_id
         ]
-        assert look_up(cnn, (), {}, path, each.conditions_id, 1, "float32", False).time is not None
+        assert look_up(cnn, (), {}, path, each.conditions_id, 1, "float32").time is not None
     with pytest.raises(OpcostError, match="under several conditions: name one by its"):
         look_up(cnn, (), {}, path, "local", 1, "float32")
 

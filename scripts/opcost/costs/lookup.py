@@ -23,7 +23,7 @@ def look_up(
     target: str | None,
     batch_size: int | None,
     dtype: str | None,
-    predict: bool,
+    predict: bool = True,
 ) -> ModelCost:
     """As `opcost.explain` describes."""
     given = batch_size is not None
