@@ -27,7 +27,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-
 from opcost.noise import USUAL_DEGREES
 from opcost.prediction.features import Features, features_of
 from opcost.prediction.kriging import Array, Surface, covariance
