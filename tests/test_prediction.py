@@ -149,7 +149,7 @@ def terms(*known):
 def test_what_was_measured_stays_and_what_failed_is_no_prediction():
     failed = row(OTHERS[0]) | {"status": "out_of_memory", "error": "too large", "time_s": None}
     given = terms(failed, ROWS[0])
-    found = completed(given, Target(ROWS, [ModelRatio("net", False, None, None)], {}))
+    found = completed(given, Target(ROWS, [ModelRatio("net", False, None, None)], []))
     assert found.terms[0] is given[0]
     assert found.terms[2] is given[2]
     assert [term.predicted for term in found.terms] == [False, True, False]
@@ -160,6 +160,6 @@ def test_what_was_measured_stays_and_what_failed_is_no_prediction():
 
 def test_the_better_of_two_sources_counts():
     exact = [row(record, speed=2.0, noise=0) for record in GRID]
-    found = completed(terms(), Target([row(r, noise=0) for r in KNOWN[:40]], [], {"other": exact}))
+    found = completed(terms(), Target([row(r, noise=0) for r in KNOWN[:40]], [], [exact]))
     for term in found.terms:
         assert term.row["time_s"] == pytest.approx(true_s(term.record), rel=0.01)

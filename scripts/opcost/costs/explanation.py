@@ -1,6 +1,6 @@
 """The estimated cost of a model on each target of a database."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -232,15 +232,18 @@ def explain(
     check_extracted(model)
     found = []
     known: set[str | None] = set()
-    for path in databases:
-        table = read_database(path, _OF_OPERATORS)
+    columns = [*_OF_OPERATORS, *(PREDICTED_FROM if predict else ())]
+    tables = {path: read_database(path, columns) for path in databases}
+    for path, table in tables.items():
         if not len(table):
             raise OpcostError(f"{path} holds no measurement: name another database, or measure")
         groups = _groups(table)
         known |= {name for group in groups for name in group}
         for target, conditions_id in _chosen(groups, targets):
             named = model if conditions_id else _as_in_study(model, target, path.parent)
-            explained = _explanation(named, path, table, target, conditions_id, predict)
+            explained = _explanation(named, path, table, target, conditions_id)
+            if predict:
+                explained = _completed(explained, tables)
             if not explained.has_data:
                 explained = replace(explained, elsewhere=_elsewhere(model, table, target))
             found.append(explained)
@@ -263,27 +266,34 @@ def _explanation(
     table: pa.Table,
     target: str,
     conditions_id: str | None,
-    predict: bool = False,
 ) -> Explanation:
     here = model if conditions_id else _there(model, target, path.parent)
     rows = _rows(table, target, conditions_id, here)
     runs = [] if conditions_id else _end_to_end(model, target, path.parent)
     ratios = read_ratios(path).get(conditions_id or target, ())
     noise = noise_of(rows_of(table, target, conditions_id), ratios)
-    terms = terms_of(here, rows, set())
-    if not predict or all(term.row for term in terms):
-        return Explanation(path, target, conditions_id, ModelEstimate(here, terms, runs, noise))
-    every = read_database(path, [*_OF_OPERATORS, *PREDICTED_FROM])
-    measured = every.filter(pc.equal(every["status"], "ok"))
-    others = {
-        f"{group}": _of_group(measured, *group).to_pylist()
-        for group in _groups(measured)
-        if group != (target, conditions_id)
+    estimate = ModelEstimate(here, terms_of(here, rows, set()), runs, noise)
+    return Explanation(path, target, conditions_id, estimate)
+
+
+def _completed(explained: Explanation, tables: Mapping[Path, pa.Table]) -> Explanation:
+    """With predictions of what was not measured, from the target's own rows and those of others."""
+    estimate = explained.estimate
+    if all(term.row for term in estimate.terms):
+        return explained
+    place = (explained.database, explained.target, explained.conditions_id)
+    measured = {
+        (path, *group): _of_group(table, *group).to_pylist()
+        for path, whole in tables.items()
+        for table in [whole.filter(pc.equal(whole["status"], "ok"))]
+        for group in _groups(table)
     }
-    there = _of_group(measured, target, conditions_id).to_pylist()
-    found = completed(terms, Target(there, ratios, others))
-    estimate = ModelEstimate(here, found.terms, runs, noise, found.errors)
-    return Explanation(path, target, conditions_id, estimate, (), found)
+    own = measured.pop(place, [])
+    kind = comparability.kind_of(own[0]) if own else None
+    others = [rows for rows in measured.values() if comparability.kind_of(rows[0]) == kind]
+    found = completed(estimate.terms, Target(own, estimate.noise.ratios, others))
+    estimate = replace(estimate, terms=found.terms, prediction_errors=found.errors)
+    return replace(explained, estimate=estimate, completion=found)
 
 
 def _groups(table: pa.Table) -> list[tuple[str, str | None]]:

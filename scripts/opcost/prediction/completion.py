@@ -32,12 +32,12 @@ class Completion:
 @dataclass(frozen=True)
 class Target:
     """All rows of a target with a result, with the columns of an estimate and `predictor.COLUMNS`;
-    the ratios of its models; and the rows of other targets by their names, for their tuples.
+    the ratios of its models; and those rows of each other target.
     """
 
     rows: Sequence[Row]
     ratios: Sequence[ModelRatio]
-    others: Mapping[str, Sequence[Row]]
+    others: Sequence[Sequence[Row]]
 
     def predictions(self, record: TupleRecord) -> dict[Quantity, tuple[Predictor, Prediction]]:
         """The most certain prediction of time and, if known, of energy. Raises Unpredictable."""
@@ -64,7 +64,7 @@ class Target:
         rows = [row for row in self.rows if row[quantity.value]]
         if rows:
             yield Predictor(rows, quantity, calls)
-        for other in self.others.values():
+        for other in self.others:
             costs = {row["tuple_id"]: row[quantity.value] for row in other if row[quantity.value]}
             shared = [row for row in rows if row["tuple_id"] in costs]
             if len(shared) >= LEAST_SHARED:

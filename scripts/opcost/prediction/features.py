@@ -12,8 +12,8 @@ _SMALL = 16
 
 @dataclass(frozen=True)
 class Features:
-    """`form` are operator and arguments with their numbers of dimensions; tuples of one form have
-    the same `sizes`, in logarithms to base 2. `kind` is all that selects a kernel: the form with
+    """`form` are operator and tensors with their numbers of dimensions; tuples of one form have the
+    same `sizes`, in logarithms to base 2. `kind` is all that selects a kernel: the form with
     dtypes, layouts and other arguments. `work` are the logarithms of FLOPs and bytes.
     """
 
@@ -30,7 +30,7 @@ def features_of(operator_tuple: OperatorTuple, flops: int | None, moved_bytes: i
     sizes: list[float] = []
     for name, value in operator_tuple.arguments:
         for part, what, numbers in _of_argument(value):
-            form.append(f"{name}{part}")
+            form += [f"{name}{part}"] if part else []
             kind.append(f"{name}{part}{what}")
             sizes += [math.log2(max(1, number)) for number in numbers]
     work = (math.log2((flops or 0) + 1), math.log2(moved_bytes + 1))

@@ -122,7 +122,7 @@ class ModelRatio:
     time: float | None
     energy: float | None
     measured_at: str | None = None
-    calls: Mapping[str, int] = field(default_factory=dict)
+    calls: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def of(self, quantity: Quantity) -> float | None:
         """The one of time or energy."""
