@@ -96,6 +96,15 @@ class Predictor:
         cost = Estimate(value, value / reach, value * reach)
         return Prediction(cost, float(deviation), [self.rows[n] for n in near])
 
+    def expected(self, records: Sequence[TupleRecord]) -> list[float]:
+        """The cost of each tuple, however unlike all that was measured: good for an order only."""
+        tuples = [features_of(each.operator_tuple, each.flops, each.bytes) for each in records]
+        bases = [
+            self._base(each.operator_tuple.tuple_id, each.flops, each.bytes) for each in records
+        ]
+        means, _ = self._surface.at(tuples)
+        return [float(each) for each in bases * np.exp(means)]
+
     def error_of_sum(self, parts: Sequence[tuple[float, Prediction]]) -> float:
         """Half of the 95 % interval of a sum of predictions, (calls, prediction), relative."""
         weights = [calls * each.cost.value for calls, each in parts]
