@@ -23,6 +23,7 @@ from opcost.models.definition import ModelDefinition
 from opcost.results_folder import DATABASE, MODELS, measurements, runs_of_subject
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
+from opcost.rows.flags import POWER_CAPPED
 from opcost.rows.quantities import CALL_TIME, COMPARED, HOST_TIME, PHASE_TIMES, TIME, Quantity
 from opcost.rows.runs import noise_of
 from opcost.studies import folder_named
@@ -91,6 +92,16 @@ class Explanation:
         rows, precision = self.estimate.rows, self.estimate.model.precision
         on_gpu = bool(rows) and not comparability.host_sets_pace(rows[0])
         return on_gpu and precision == "float32" and rows[0]["tf32"] is False
+
+    @property
+    def capped_share(self) -> float:
+        """The share of the operators' time in rows that their power limit slowed down."""
+        parts = [
+            (term.calls * term.row[TIME.value], POWER_CAPPED in (term.row["flags"] or ()))
+            for term in self.estimate.measured
+            if term.row
+        ]
+        return sum(each for each, capped in parts if capped) / (sum(each for each, _ in parts) or 1)
 
     @property
     def has_data(self) -> bool:
