@@ -203,7 +203,8 @@ def explain(
         groups = _groups(table)
         known |= {name for group in groups for name in group}
         for target, conditions_id in _chosen(groups, targets):
-            named = model if conditions_id else _as_in_study(model, target, path.parent)
+            results = None if conditions_id else _results_of(path)
+            named = _as_in_study(model, target, results) if results else model
             explained = _explanation(named, path, table, target, conditions_id)
             if not explained.has_data:
                 explained = replace(explained, elsewhere=_elsewhere(model, table, target))
@@ -224,13 +225,19 @@ def explain_in_study(model: ModelTuples, target: str) -> Explanation:
 def _explanation(
     model: ModelTuples, path: Path, table: pa.Table, target: str, conditions_id: str | None
 ) -> Explanation:
-    here = model if conditions_id else _there(model, target, path.parent)
+    results = None if conditions_id else _results_of(path)
+    here = _there(model, target, results) if results else model
     rows = _rows(table, target, conditions_id, here)
-    runs = [] if conditions_id else _end_to_end(model, target, path.parent)
+    runs = _end_to_end(model, target, results) if results else []
     ratios = read_ratios(path).get(conditions_id or target, ())
     noise = noise_of(rows_of(table, target, conditions_id), ratios)
     estimate = ModelEstimate(here, terms_of(here, rows, set()), runs, noise)
     return Explanation(path, target, conditions_id, estimate)
+
+
+def _results_of(path: Path) -> Path | None:
+    """The results folder of the study whose database it is; None for another file."""
+    return path.resolve().parent if path.name == DATABASE.name else None
 
 
 def _groups(table: pa.Table) -> list[tuple[str, str | None]]:
