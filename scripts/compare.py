@@ -24,6 +24,7 @@ from opcost.models.axes import Sweep
 from opcost.models.generation import Generation
 from opcost.rows import records, schemas
 from opcost.rows.runs import noise_of
+from opcost.runs.answer import ended_by_budget
 from opcost.studies import Shown
 from opcost.study import load_study
 from opcost.terminal import printable_lines
@@ -85,6 +86,7 @@ with reported(snakemake.log[0]):
         launch_lines(tables.launches),
         published_lines(study.published, comparison),
         shown.others(),
+        ended_by_budget(study),
     ]
     refused = refusals(models)
     for output, text in (

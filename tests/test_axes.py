@@ -150,7 +150,7 @@ def test_a_point_is_loaded_by_its_name(tmp_path):
         ({"axes": {}}, "axes: .*Lists of values"),
         ({"axes": {"batch": []}}, "axes.batch: .*The values of an axis"),
         ({"axes": {"batch": [[1], 2]}}, r"axes.batch.0: \[1\] is not of type"),
-        ({"axes": {"batch": ["a b"], "size": [32]}}, "axes.batch.0: 'a b' does not match"),
+        ({"axes": {"batch": ["a b"], "size": [32]}}, "axes.batch.0: 'a b' is not allowed"),
         ({"axes": {"batch": [1, "1"], "size": [32]}}, "axes.batch: 1 occurs twice"),
         ({"axes": {"batch": [1]}}, r"\$size is no axis: list its values under axes. Axes: \$batch"),
         (

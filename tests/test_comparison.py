@@ -251,13 +251,18 @@ def test_cards_of_a_kind_add_up_only_where_any_of_them_may_measure(compare, any_
             {"reference": {"device_name": "Other"}},
             "measured under different conditions: device_name Other (1 row) and Simulated (3 rows)",
         ),
+        (
+            {"operators": {"relu": {"flags": ["point_changed"]}}},
+            "another program changed the power limit or a clock during 1 of 3 measurements",
+        ),
     ],
-    ids=["failed", "filtered", "another torch", "another device"],
+    ids=["failed", "filtered", "another torch", "another device", "another point"],
 )
 def test_a_sum_that_is_not_the_answer_is_null_with_the_reason(compare, arguments, reason):
-    comparison, _ = compare(**arguments)
+    comparison, shares = compare(**arguments)
     assert comparison["estimate_time_s"] is None
     assert comparison["time_relative_error"] is None
+    assert summary([comparison], shares)
     assert comparison["time_reason"].startswith(reason)
     mixed = "different conditions" in reason
     assert (comparison["partial_time_s"] is None) == mixed

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -112,7 +113,7 @@ def test_a_model_that_the_study_knows_by_another_name_is_compared_with_its_whole
 ):
     definition = ModelDefinition("mine", (InputSpec((1, 3, 32, 32)),), model="resnet18")
     extracted = extract_model_tuples(dataclasses.replace(definition, name="resnet18", zoo=zoo))
-    path = database(tmp_path / "d.parquet", [extracted])
+    path = database(tmp_path / "database.parquet", [extracted])
     hashed = calls_hash(extracted.launched()) if known else "0" * 16
     row = {"status": "ok", "time_s": 5e-3, "flags": [], "differing_calls": [], "calls_hash": hashed}
     whole = measurement(
@@ -156,7 +157,7 @@ def test_the_time_of_a_whole_is_that_of_its_own_code_only(tmp_path):
 
     measured, _ = find_model(str(config))
     extracted = extract_model_tuples(measured, tmp_path)
-    path = database(tmp_path / "d.parquet", [extracted])
+    path = database(tmp_path / "database.parquet", [extracted])
     row = {"status": "ok", "time_s": 5e-3, "flags": [], "differing_calls": []}
     row |= {"calls_hash": calls_hash(extracted.launched())}
     whole = measurement(
@@ -177,7 +178,7 @@ def test_the_time_of_a_whole_is_that_of_its_own_code_only(tmp_path):
 
 
 def test_kernels_that_the_study_saw_differ_on_the_device_leave_no_sum(cnn, tmp_path):
-    path = database(tmp_path / "d.parquet", [cnn])
+    path = database(tmp_path / "database.parquet", [cnn])
     differing = {
         "status": "ok",
         "time_s": 5e-3,
@@ -208,7 +209,7 @@ def test_calls_that_nobody_compared_with_those_of_a_gpu_are_said_to_be(cnn, tmp_
 
 
 def test_a_model_of_the_study_makes_the_calls_that_its_device_was_recorded_to_make(cnn, tmp_path):
-    path = database(tmp_path / "d.parquet", [cnn], **launched_in(1e-4))
+    path = database(tmp_path / "database.parquet", [cnn], **launched_in(1e-4))
     [extracted] = explain(cnn, [path])
     assert extracted.to_document()["calls_unverified"]
     folder = target_folder("local", "cpu-0", tmp_path)
@@ -270,7 +271,7 @@ def test_targets_side_by_side_have_all_parts_of_each(cnn, tmp_path):
 
 
 def test_a_whole_that_is_too_noisy_names_what_its_runs_found(cnn, tmp_path):
-    path = database(tmp_path / "d.parquet", [cnn])
+    path = database(tmp_path / "database.parquet", [cnn])
     for number, time_s in ((1, 0.2e-3), (2, 2e-3)):
         whole = measurement(
             target_folder("local", "cpu-0", tmp_path),
@@ -286,6 +287,28 @@ def test_a_whole_that_is_too_noisy_names_what_its_runs_found(cnn, tmp_path):
     text = as_text(cnn, explain(cnn, [path]), 5, None)
     assert re.search(r"local .* too noisy to say \(2 runs: 200 µs and 2\.00 ms\)", text)
     assert "Run again on a quiet machine" in text
+
+
+def test_a_database_beside_that_of_a_study_has_nothing_of_what_the_study_measured(cnn, tmp_path):
+    own = database(tmp_path / "database.parquet", [cnn])
+    whole = measurement(
+        target_folder("local", "cpu-0", tmp_path), MODELS, definition_address(cnn.definition), 1
+    )
+    whole.parent.mkdir(parents=True)
+    row = CONDITIONS | records.model_columns(cnn.definition) | {"status": "ok", "flags": []}
+    row |= {"time_s": 5e-3, "differing_calls": []}
+    records.write(whole, schemas.MODEL, [row])
+    foreign = Path(shutil.copy(own, tmp_path / "foreign.parquet"))
+    [of_own], [of_foreign] = explain(cnn, [own]), explain(cnn, [foreign])
+    assert of_own.compared["end_to_end_time_s"] == pytest.approx(5e-3)
+    assert not of_foreign.estimate.end_to_end
+
+
+def test_a_database_may_lie_in_the_current_folder(cnn, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("database.parquet", "mine.parquet"):
+        [found] = explain(cnn, [database(Path(name), [cnn])])
+        assert found.is_complete
 
 
 def test_other_conditions_of_a_target_answer_only_where_they_are_named(cnn, tmp_path):

@@ -316,7 +316,7 @@ def test_ratios_of_no_row_and_databases_without_ratios_add_nothing(tmp_path):
     assert model_ratios.read_ratios(tmp_path / "merged.parquet") == {}
 
 
-@pytest.mark.parametrize("ratios", ["{", "[]"])
+@pytest.mark.parametrize("ratios", ["{", "[]", '{"local": [3]}', '{"local": [{"model": "net"}]}'])
 def test_ratios_that_cannot_be_are_named_with_the_remedy(tmp_path, ratios):
     path = database(tmp_path / "a.parquet", {})
     with_metadata(path, "model_ratios", ratios)

@@ -36,6 +36,18 @@ def relu():
     return TupleRecord(operator_tuple, (spec,), True, 0, 128)
 
 
+def test_a_subject_is_measured_once(relu, cpu, watch, conditions):
+    class Counted(OperatorSubject):
+        set_ups = 0
+
+        def set_up(self, station):
+            type(self).set_ups += 1
+            return super().set_up(station)
+
+    assert measure(Counted(relu), station_of(cpu, conditions, watch))["status"] == "ok"
+    assert Counted.set_ups == 1
+
+
 def test_a_measurement_fills_the_columns_that_others_rely_on(
     relu, cpu, watch, conditions, tmp_path
 ):

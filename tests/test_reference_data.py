@@ -42,6 +42,8 @@ def test_the_study_of_the_current_folder_comes_before_them(elsewhere):
     own.parent.mkdir()
     own.touch()
     assert default_databases() == [own, *reference]
+    records.write(own, schemas.DATABASE, [])
+    assert default_databases() == reference, "without a row"
 
 
 @pytest.fixture(params=FILES, ids=[path.stem for path in FILES])

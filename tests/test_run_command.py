@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from opcost.costs.answers import costs_of_models
+from opcost.databases.database import read_database
 from opcost.errors import OpcostError
 from opcost.rows import records, schemas
+from opcost.rows.quantities import TIME
 from torch import nn
 
 from tests import warm_python
@@ -229,10 +231,28 @@ def test_a_retry_measures_what_failed_or_has_a_flag_and_nothing_else(done, opcos
     retried = opcost("retry", "--flag", "drifting")
     assert retried.returncode == 0, retried.stderr
     assert "had a budget of measuring time, which does not hold here" in retried.stderr
-    assert retried.stdout.count("forgetting ") == 2
+    assert retried.stdout.count("to be measured again: ") == 2
     again = {name for name, stamp in stamps(done).items() if before.get(name) != stamp}
     assert len(again) == 2
     assert before.keys() == stamps(done).keys()
+
+
+def test_a_retry_keeps_what_its_budget_does_not_measure_again(done, opcost):
+    flag_and_fail(done)
+    before = stamps(done)
+    retried = opcost("retry", "--flag", "drifting", "--max-device-time", "0.001")
+    assert "2 measurements kept as before, beyond the budget." in retried.stderr
+    assert stamps(done) == before
+    assert not [*done.root.glob("results/**/*.before")]
+    flags = read_database(done.root / "results/database.parquet")["flags"].to_pylist()
+    assert ["drifting"] in flags
+
+
+def test_what_a_killed_retry_put_aside_is_put_back_by_the_next_one(done, opcost):
+    path = sorted(done.root.glob(MEASUREMENTS))[0]
+    path.rename(path.with_name(f"{path.name}.before"))
+    assert opcost("retry").stdout == "There is nothing to measure again.\n"
+    assert path.exists()
 
 
 def test_a_report_is_made_anew_from_what_is_measured(done, opcost):
@@ -255,9 +275,8 @@ def flag_and_fail(checkout):
     [row] = records.read(flagged, schemas.OPERATOR).to_pylist()
     records.write(flagged, schemas.OPERATOR, [{**row, "flags": ["drifting"]}])
     [row] = records.read(failed, schemas.OPERATOR).to_pylist()
-    failure = {name: row[name] for name in ("tuple_id", "operator", "canonical_json")}
-    failure |= {"status": "timeout", "error": "after 60 s"}
-    records.write(failed, schemas.OPERATOR, [failure])
+    failure = {"status": "timeout", "error": "after 60 s", **dict.fromkeys(TIME.names)}
+    records.write(failed, schemas.OPERATOR, [row | failure])
 
 
 def test_a_live_module_is_measured_by_the_same_workflow(done, opcost, monkeypatch):

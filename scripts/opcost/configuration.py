@@ -183,6 +183,8 @@ def _explain(error: Any) -> str:
 
 def _message(error: Any) -> str:
     """The validator's message, or a clearer one if it requires knowledge of the schema."""
+    if error.validator == "pattern" and "description" in error.schema:
+        return f"{shown(error.instance)} is not allowed"
     if error.validator == "exclusiveMinimum":
         return f"{shown(error.instance)} is not greater than {error.validator_value}"
     if error.validator != "oneOf":

@@ -40,7 +40,8 @@ budgeted = click.option(
     "--max-device-time",
     type=Duration(),
     help="Measure for at most this time on each target, what costs most first: 90s, 10min, 2h. "
-    "Only the time of this command counts: after a stop, the same command has all of it again.",
+    "Only the time of this command counts: after a stop, the same command has all of it again. "
+    "Start-up, call overhead and waiting for a device in use come on top.",
 )
 _TARGET_OPTIONS = (
     click.option(
@@ -126,8 +127,17 @@ def is_measured(
     ended = run_workflow(request.settings, verbose=verbose)
     if ended.code:
         raise SystemExit(ended.code)
+    return is_answered(request, answer, not ended.jobs)
+
+
+def is_answered(
+    request: "Request",
+    answer: Callable[["Request"], tuple[str, bool]] = _answer,
+    nothing_measured: bool = False,
+) -> bool:
+    """Print the answer, and return whether it is complete."""
     text, complete = answer(request)
-    if complete and not ended.jobs:
+    if complete and nothing_measured:
         show("Nothing to measure: all of it is measured already.", err=True)
     show(f"\n{text}\n\nMore on one page: {REPORT}")
     for line in ended_by_budget(request.study):

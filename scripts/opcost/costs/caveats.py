@@ -189,7 +189,7 @@ def _with_coverage(row: Row) -> str:
     of_flops, reference = row["coverage_flops"], TIME.of("end_to_end")
     notes = [f"{percent(of_flops)} of its FLOPs"] if of_flops else []
     whole = reference.read(row) if row.get(reference.value) else None
-    if whole and row["partial_time_s"] > (whole.high or whole.value):
+    if whole and (row["partial_time_s"] or 0.0) > (whole.high or whole.value):
         more = f"more than the measured model, {TIME.show(whole.value, 3)}"
         notes.append(f"{more}: the operators or the model were disturbed")
     return row["model"] + (f" ({'; '.join(notes)})" if notes else "")

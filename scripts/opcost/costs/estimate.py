@@ -31,6 +31,7 @@ from opcost.costs.terms import Row, Term, why_incomplete
 from opcost.noise import ModelError, Variation, disagree
 from opcost.rows import comparability
 from opcost.rows.columns import ANSWER, OVERHEAD
+from opcost.rows.flags import POINT_CHANGED
 from opcost.rows.quantities import ENERGY, HOST_TIME, OVERHEADS, TIME, Quantity
 from opcost.rows.runs import (
     COLUMNS,
@@ -155,8 +156,12 @@ class ModelEstimate:
 
     @cached_property
     def end_to_end_rows(self) -> list[Row]:
-        """The end-to-end runs that did not fail."""
-        return [row for row in distinct(self.end_to_end) if row["status"] == "ok"]
+        """The end-to-end runs that did not fail, nor were at another operating point."""
+        return [
+            row
+            for row in distinct(self.end_to_end)
+            if row["status"] == "ok" and POINT_CHANGED not in (row["flags"] or ())
+        ]
 
     @cached_property
     def timed_rows(self) -> Sequence[Row]:
@@ -182,6 +187,7 @@ class ModelEstimate:
         return (
             self.conflict
             or why_incomplete(self.terms)
+            or self._other_point
             or self._other_calls
             or unknown_host(self.rows)
             or self._unknown_training
@@ -201,6 +207,17 @@ class ModelEstimate:
     def _lacking_energy(self) -> str | None:
         lacking = sum(row[ENERGY.value] is None for row in self.rows)
         return f"{lacking} of {len(self.rows)} operator tuples have no energy" if lacking else None
+
+    @property
+    def _other_point(self) -> str | None:
+        count = sum(POINT_CHANGED in (row["flags"] or ()) for row in self.rows)
+        if not count:
+            return None
+        return (
+            f"another program changed the power limit or a clock during {count} of "
+            f"{len(self.rows)} measurements of operators: end it, and run opcost retry --flag "
+            f"{POINT_CHANGED}"
+        )
 
     @cached_property
     def _other_calls(self) -> str | None:

@@ -25,7 +25,7 @@ from opcost.prediction.predictor import COLUMNS as PREDICTED_FROM
 from opcost.results_folder import DATABASE, MODELS, measurements, runs_of_subject
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
-from opcost.rows.flags import PREDICTED
+from opcost.rows.flags import POWER_CAPPED, PREDICTED
 from opcost.rows.quantities import CALL_TIME, COMPARED, HOST_TIME, PHASE_TIMES, TIME, Quantity
 from opcost.rows.runs import noise_of
 from opcost.studies import folder_named
@@ -97,6 +97,16 @@ class Explanation:
         rows, precision = self.estimate.rows, self.estimate.model.precision
         on_gpu = bool(rows) and not comparability.host_sets_pace(rows[0])
         return on_gpu and precision == "float32" and rows[0]["tf32"] is False
+
+    @property
+    def capped_share(self) -> float:
+        """The share of the operators' time in rows that their power limit slowed down."""
+        parts = [
+            (term.calls * term.row[TIME.value], POWER_CAPPED in (term.row["flags"] or ()))
+            for term in self.estimate.measured
+            if term.row
+        ]
+        return sum(each for each, capped in parts if capped) / (sum(each for each, _ in parts) or 1)
 
     @property
     def has_data(self) -> bool:
@@ -240,7 +250,8 @@ def explain(
         groups = _groups(table)
         known |= {name for group in groups for name in group}
         for target, conditions_id in _chosen(groups, targets):
-            named = model if conditions_id else _as_in_study(model, target, path.parent)
+            results = None if conditions_id else _results_of(path)
+            named = _as_in_study(model, target, results) if results else model
             explained = _explanation(named, path, table, target, conditions_id)
             if predict:
                 explained = _completed(explained, tables)
@@ -267,9 +278,10 @@ def _explanation(
     target: str,
     conditions_id: str | None,
 ) -> Explanation:
-    here = model if conditions_id else _there(model, target, path.parent)
+    results = None if conditions_id else _results_of(path)
+    here = _there(model, target, results) if results else model
     rows = _rows(table, target, conditions_id, here)
-    runs = [] if conditions_id else _end_to_end(model, target, path.parent)
+    runs = _end_to_end(model, target, results) if results else []
     ratios = read_ratios(path).get(conditions_id or target, ())
     noise = noise_of(rows_of(table, target, conditions_id), ratios)
     estimate = ModelEstimate(here, terms_of(here, rows, set()), runs, noise)
@@ -294,6 +306,11 @@ def _completed(explained: Explanation, tables: Mapping[Path, pa.Table]) -> Expla
     found = completed(estimate.terms, Target(own, estimate.noise.ratios, others))
     estimate = replace(estimate, terms=found.terms, prediction_errors=found.errors)
     return replace(explained, estimate=estimate, completion=found)
+
+
+def _results_of(path: Path) -> Path | None:
+    """The results folder of the study whose database it is; None for another file."""
+    return path.resolve().parent if path.name == DATABASE.name else None
 
 
 def _groups(table: pa.Table) -> list[tuple[str, str | None]]:

@@ -49,6 +49,7 @@ _DIFFERENCES = 2
 _SIDE_BY_SIDE = 3
 _MISSING = 3
 _OTHER_INPUTS = 4
+_NOTABLE_SHARE = 0.01
 _ESTIMATE = (
     "Estimates from isolated operators. ± (95 %) includes how far estimates of other models are "
     "off."
@@ -293,7 +294,9 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
         if each.estimate.time is None:
             notes.append(f"No time on {each.target}: {each.estimate.time_reason}.")
         elif row[TIME.of("end_to_end").value] is not None:
-            notes.append(f"Trust in the breakdown on {each.target}: {trust_in_all(row)}.")
+            total = with_interval(TIME.of("estimate").read(row), TIME.show)
+            trust = f"{trust_in_all(row)}. It adds up to {total}."
+            notes.append(f"Trust in the breakdown on {each.target}: {trust}")
         if row["overhead_disturbed"]:
             notes.append(f"The call overhead on {each.target} is too high: it was disturbed.")
         if each.end_to_end_conflict and not each.estimate.conflict:
@@ -307,6 +310,16 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
                 "predictions are off."
             )
         missing += missing_lines(each.target, each.missing, len(each.estimate.terms), _MISSING)
+    capped = [
+        f"{percent(each.capped_share)} on {each.target}"
+        for each, row in zip(known, rows, strict=True)
+        if each.capped_share >= _NOTABLE_SHARE and row["operation"] in (BURST, None)
+    ]
+    if capped:
+        notes.append(
+            f"Share of the time in operators at the power limit: {', '.join(capped)}. Theirs are "
+            "times and powers of bursts; sustained work is slower."
+        )
     estimated = [row for row in rows if _cost_of(row) == "estimate"]
     if estimated:
         halves = [

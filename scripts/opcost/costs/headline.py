@@ -4,12 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from opcost.costs.terms import Row
+from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate, weighted_sum
 from opcost.text import digits, is_too_noisy, significant, with_interval
 
 ESTIMATED = " (estimate)"
 """Follows an estimate where the model was not measured end to end."""
+
+_DISTURBED = " (disturbed)"
+"""Follows a time of which other programs disturbed every run: its interval is too narrow."""
 RUNS = "end_to_end_runs_s"
 """Not a column: seconds of each end-to-end run that counts, where they are known."""
 
@@ -20,8 +24,8 @@ _NOTHING = "-"
 class Headline:
     """A model's cost of an iteration: measured end to end, or else the estimate.
 
-    It is said to be an estimate where it should have been measured. `batch_size` is None if
-    unknown; `runs` are what each end-to-end run found, if known.
+    It is said to be an estimate where it should have been measured, and `disturbed` if every run
+    was. `batch_size` is None if unknown; `runs` are what each end-to-end run found, if known.
     """
 
     time: Estimate | None
@@ -30,15 +34,18 @@ class Headline:
     energy_is_estimate: bool
     batch_size: int | None
     runs: Mapping[Quantity, Sequence[float]] = field(default_factory=dict)
+    disturbed: bool = False
 
     def cost(self, quantity: Quantity) -> Estimate | None:
         """Of an iteration."""
         return self.time if quantity == TIME else self.energy
 
     def mark(self, quantity: Quantity) -> str:
-        """What follows the cost of an estimate."""
+        """What follows the cost of an estimate, and a disturbed time."""
         is_estimate = self.time_is_estimate if quantity == TIME else self.energy_is_estimate
-        return ESTIMATED if is_estimate and self.cost(quantity) is not None else ""
+        if self.cost(quantity) is None:
+            return ""
+        return ESTIMATED if is_estimate else _DISTURBED * (self.disturbed and quantity == TIME)
 
     def shown(self, quantity: Quantity) -> str:
         """`cost` with its interval and its mark, or a dash."""
@@ -85,6 +92,7 @@ def headline(compared: Row) -> Headline:
         energy is None and compared["end_to_end_measurements"] is not None,
         compared["batch_size"],
         {TIME: compared.get(RUNS) or ()} if time else {},
+        bool(time) and DISTURBED in (compared.get("end_to_end_flags") or ()),
     )
 
 

@@ -20,7 +20,16 @@ from opcost.costs.terms import Row, by_target
 from opcost.models.generation import Generation
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate, correlated_sum
-from opcost.text import difference, digits, margin, significant, table, with_interval, wrapped
+from opcost.text import (
+    difference,
+    digits,
+    is_too_noisy,
+    margin,
+    significant,
+    table,
+    with_interval,
+    wrapped,
+)
 
 PREFILL, DECODE = "prefill", "decode"
 """The phases of a request."""
@@ -299,6 +308,8 @@ def _rate(row: Row) -> str:
     if found is None:
         return _NOTHING
     cost, _ = found
+    if is_too_noisy(cost):
+        return _NOTHING
     tokens = row["batch_size"] * row["new_tokens"]
     shown = _UNCERTAIN_DIGITS if cost.low is None else digits(cost)
     return significant(tokens / cost.value, shown)

@@ -27,7 +27,7 @@ from opcost.tuples.model_table import not_extracted
 
 _COSTLIEST, _LARGEST = 5, 3
 _NAMED = 3
-_LINE = 100
+_LONGEST = 240
 _END = "±: half of the 95 % interval. Details: opcost run --details, or results/details.txt"
 _ACT_ON = (DISTURBED, THROTTLED, POWER_CAPPED)
 """Flags after which a reader measures again, or compares with care."""
@@ -46,7 +46,7 @@ def first_screen(
     if comparison:
         parts += [wrapped(_targets(comparison)), _costs(comparison)]
         parts += [_breakdowns(comparison, shares)]
-        parts += [wrapped(shortened(line, _LINE) for line in _to_act_on(comparison))]
+        parts += [wrapped(shortened(line, _LONGEST) for line in _to_act_on(comparison))]
     parts += [[*lines] for lines in further]
     parts += [not_extracted(refused)] if refused else []
     parts += [wrapped([_END])] if comparison else []
@@ -140,8 +140,12 @@ def _to_act_on(comparison: Sequence[Row]) -> Iterator[str]:
         yield f"No estimate of {some(models, _NAMED)}: {retry}{reason}"
     for flag in _ACT_ON:
         flagged = [row["model"] for row in comparison if flag in (row["end_to_end_flags"] or ())]
-        operators = sum(dict(row["flag_counts"]).get(flag, 0) for row in comparison)
-        found = [*flagged[:_NAMED], *([counted(operators, "operator")] if operators else [])]
+        numbers = [dict(row["flag_counts"]).get(flag, 0) for row in comparison]
+        of = f" of {counted(sum(map(bool, numbers)), 'model')}" if len(numbers) > 1 else ""
+        operators = [f"{counted(max(numbers), 'operator')}{of}"] if any(numbers) else []
+        if sum(map(bool, numbers)) > 1:
+            operators = [f"operators{of}"]
+        found = [*([some(list(dict.fromkeys(flagged)), _NAMED)] if flagged else []), *operators]
         if found:
             name = flag.replace("_", " ").capitalize()
             yield f"{name}: {', '.join(found)}; {FLAGS[flag].remedy}"

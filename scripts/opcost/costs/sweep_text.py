@@ -118,13 +118,18 @@ def _lines(points: Sequence[Row]) -> Iterator[str]:
             for quantity in COMPARED:
                 costs = [(place, cost) for place, row in places if (cost := quantity.read(row))]
                 line = straight_line(costs)
-                if line is not None and line[1].low is not None and line[1].low > 0:
+                if line is not None and _is_plausible(*line):
                     start, slope = (_part(part, quantity) for part in line)
                     where = f" at {at}" if at else ""
                     yield (
                         f"{str(quantity).capitalize()} of {each}{where} = {start} + ({slope}) x "
                         f"{label(axis)}."
                     )
+
+
+def _is_plausible(start: Estimate, slope: Estimate) -> bool:
+    """Whether a cost surely grows, and does not start below zero."""
+    return slope.low is not None and slope.low > 0 and (start.high is None or start.high >= 0)
 
 
 def _part(part: Estimate, quantity: Quantity) -> str:

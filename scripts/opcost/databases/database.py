@@ -65,8 +65,13 @@ def _schema_of(path: Path) -> pa.Schema:
 
 
 def default_databases() -> list[Path]:
-    """The database of the study in the current folder, if any, then those that come with opcost."""
-    return [path for path in [DATABASE] if path.is_file()] + sorted(REFERENCE.glob("*.parquet"))
+    """The database of the study in the current folder, unless it has no row, then those that come
+    with opcost.
+    """
+    own = [path for path in [DATABASE] if path.is_file()]
+    if own and records.metadata(DATABASE) and not records.number_of_rows(DATABASE):
+        own = []
+    return own + sorted(REFERENCE.glob("*.parquet"))
 
 
 def asked_for(

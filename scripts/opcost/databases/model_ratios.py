@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
 
+from opcost.errors import OpcostError
 from opcost.files import parse_json
 from opcost.rows import records
 from opcost.rows.runs import ModelRatio
+from opcost.values import shown
 
 _KEY = "opcost.model_ratios"
 
@@ -28,9 +30,12 @@ def metadata(ratios: Ratios) -> dict[str, str]:
 
 def read_ratios(path: Path) -> dict[str, list[ModelRatio]]:
     """The ratios in a database, possibly none. Raises OpcostError for damaged ones."""
-    text = records.metadata(path).get(_KEY, "{}")
-    document = parse_json(text, f"{path}: its ratios of models", "make the database again")
-    return {name: [ModelRatio(*each) for each in found] for name, found in document.items()}
+    text, remedy = records.metadata(path).get(_KEY, "{}"), "make the database again"
+    document = parse_json(text, what := f"{path}: its ratios of models", remedy)
+    try:
+        return {name: [ModelRatio(*each) for each in found] for name, found in document.items()}
+    except TypeError:
+        raise OpcostError(f"{what} are {shown(document)}, which is impossible: {remedy}") from None
 
 
 def united(ratios: Iterable[tuple[str, Sequence[ModelRatio]]]) -> dict[str, list[ModelRatio]]:

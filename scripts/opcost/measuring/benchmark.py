@@ -47,7 +47,6 @@ def measure(
         try:
             with conditions(subject.trained), user_code():
                 found = _measured(subject, station, row, checkpoint)
-                found = _measured(subject, station, row, checkpoint)
                 now = station.device.setup()
                 points = POINT_COLUMNS & now.keys() & row.keys()
                 changed = any(row[name] != now[name] for name in points)

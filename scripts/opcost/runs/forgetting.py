@@ -1,4 +1,4 @@
-"""Delete measurements so that the next run makes them again."""
+"""Put measurements aside so that the next run makes them again, and back what it did not make."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
@@ -13,9 +13,11 @@ from opcost.rows.flags import FLAGS
 from opcost.study import Study
 from opcost.tuples.model_tuples import read_model_tuples
 
+_ASIDE = ".before"
+
 
 class Forgotten(NamedTuple):
-    """A file that was deleted, why, and the models for which it was made."""
+    """A file that was put aside, why, and the models for which it was made."""
 
     path: Path
     reason: str
@@ -30,14 +32,33 @@ def check_flags(flags: Collection[str]) -> None:
 
 
 def forget(study: Study, flags: Collection[str], forgotten: set[Path]) -> Iterator[Forgotten]:
-    """Delete a study's measurements and traces that failed or have one of these flags, and add
+    """Put a study's measurements and traces aside that failed or have one of these flags, and add
     their paths to `forgotten`; paths in it are skipped.
     """
     for found in _to_forget(study, flags):
         if found.path not in forgotten:
-            found.path.unlink(missing_ok=True)
+            found.path.rename(_aside(found.path))
             forgotten.add(found.path)
             yield found
+
+
+def put_back(results: Path) -> int:
+    """Put back what was put aside, now or by a command that was killed, and not made again since.
+    Returns how many.
+    """
+    count = 0
+    for aside in results.rglob(f"*{_ASIDE}"):
+        path = aside.with_name(aside.name.removesuffix(_ASIDE))
+        if path.exists():
+            aside.unlink()
+        else:
+            aside.rename(path)
+            count += 1
+    return count
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{path.name}{_ASIDE}")
 
 
 def _to_forget(study: Study, flags: Collection[str]) -> Iterator[Forgotten]:
