@@ -8,8 +8,8 @@ import math
 import random
 
 import pytest
+from opcost.costs.completion import Target, completed
 from opcost.costs.terms import Term
-from opcost.prediction.completion import Target, completed
 from opcost.prediction.predictor import Predictor, Unpredictable
 from opcost.rows.flags import PREDICTED
 from opcost.rows.quantities import ENERGY, TIME

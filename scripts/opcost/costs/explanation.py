@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from opcost.addresses import definition_address
 from opcost.costs.breakdown import Part, breakdown
 from opcost.costs.comparison import CONDITIONS, compare
+from opcost.costs.completion import Completion, Target, completed
 from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
 from opcost.costs.headline import RUNS
 from opcost.costs.shares import operator_shares
@@ -20,7 +21,6 @@ from opcost.databases.database import read_database, rows_of
 from opcost.databases.model_ratios import read_ratios
 from opcost.errors import OpcostError, closest
 from opcost.models.definition import ModelDefinition
-from opcost.prediction.completion import Completion, Target, completed
 from opcost.prediction.predictor import COLUMNS as PREDICTED_FROM
 from opcost.results_folder import DATABASE, MODELS, measurements, runs_of_subject
 from opcost.rows import comparability, records, schemas

@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from opcost.prediction.features import Features
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
+
+from opcost.prediction.features import Features
 
 _LENGTH = 6.0
 _ANY, _OPERATOR, _FORM, _KIND = 0.1, 0.3, 0.3, 0.3

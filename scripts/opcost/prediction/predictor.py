@@ -27,6 +27,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from opcost.noise import USUAL_DEGREES
 from opcost.prediction.features import Features, features_of
 from opcost.prediction.kriging import Array, Surface, covariance
@@ -88,7 +89,7 @@ class Predictor:
         self._check(wanted)
         if self.source is not None and tuple_id not in self.source:
             raise Unpredictable("the other device does not have it either")
-        base = self._base(tuple_id, record.flops, record.bytes)
+        base = self.base(tuple_id, record.flops, record.bytes)
         [mean], [deviation] = self._surface.at([wanted])
         value = base * math.exp(mean)
         reach = math.exp(self._score(wanted.operator) * deviation)
@@ -100,7 +101,7 @@ class Predictor:
         """The cost of each tuple, however unlike all that was measured: good for an order only."""
         tuples = [features_of(each.operator_tuple, each.flops, each.bytes) for each in records]
         bases = [
-            self._base(each.operator_tuple.tuple_id, each.flops, each.bytes) for each in records
+            self.base(each.operator_tuple.tuple_id, each.flops, each.bytes) for each in records
         ]
         means, _ = self._surface.at(tuples)
         return [float(each) for each in bases * np.exp(means)]
@@ -133,7 +134,8 @@ class Predictor:
         bandwidth = float(np.quantile(speeds, _BANDWIDTH_QUANTILE))
         return peak or 1.0, bandwidth or 1.0, min(row[TIME.value] for row in self.rows)
 
-    def _base(self, tuple_id: str, flops: int | None, moved_bytes: int) -> float:
+    def base(self, tuple_id: str, flops: int | None, moved_bytes: int) -> float:
+        """The cost at best of a tuple, or that on another device."""
         if self.source is not None:
             return self.source[tuple_id]
         peak, bandwidth, shortest_s = self._best
@@ -141,7 +143,7 @@ class Predictor:
 
     @cached_property
     def _surface(self) -> Surface:
-        bases = [self._base(row["tuple_id"], row["flops"], row["bytes"]) for row in self.rows]
+        bases = [self.base(row["tuple_id"], row["flops"], row["bytes"]) for row in self.rows]
         return Surface.through(self._known, np.log(self._costs / bases))
 
     @cached_property

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+
 from opcost.costs.terms import Row, Term
 from opcost.prediction.predictor import LEAST_SHARED, Prediction, Predictor, Unpredictable
 from opcost.rows.flags import PREDICTED, WAITS_FOR_DEVICE
