@@ -14,6 +14,7 @@ the noise follow from the data only by the errors of prediction.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -84,11 +85,15 @@ class Surface:
         variances = 1 + _NOISE - explained
         return self.mean + shared @ self.weights, np.sqrt(np.maximum(variances, _NOISE))
 
+    @cached_property
+    def _inverse(self) -> Array:
+        return cho_solve(self.factor, np.eye(len(self.known)))
+
     def left_out(self, groups: Sequence[Array]) -> tuple[Array, Array]:
         """The errors, prediction minus value, at each known tuple if its group were unknown, and
         their standard deviations for s = 1 (Rasmussen and Williams, chapter 5.4.2).
         """
-        inverse = cho_solve(self.factor, np.eye(len(self.known)))
+        inverse = self._inverse
         errors, deviations = np.full((2, len(self.known)), np.nan)
         for group in groups:
             block = np.linalg.inv(inverse[np.ix_(group, group)])

@@ -163,15 +163,22 @@ class Predictor:
         return self._surface.left_out([np.array(group) for group in groups.values()])
 
     @cached_property
+    def _alone(self) -> tuple[Array, Array]:
+        return self._surface.left_out([np.array([n]) for n in range(len(self.rows))])
+
+    @cached_property
     def _usual_score(self) -> float:
         return float(np.sqrt(np.mean(np.divide(*self._left_out) ** 2)))
 
     def _score(self, operator: str) -> float:
-        """The multiple of a deviation that an interval reaches."""
-        scores = np.abs(np.divide(*self._left_out))
+        """The multiple of a deviation that an interval reaches: as each tuple needs if it is left
+        out with its group, or by itself.
+        """
         of_it = np.array([known.operator == operator for known in self._known])
-        chosen = scores[of_it] if of_it.sum() >= _OF_OPERATOR else scores
-        return float(np.quantile(chosen, min(1.0, _COVERAGE * (1 + 1 / len(chosen)))))
+        chosen = of_it if of_it.sum() >= _OF_OPERATOR else np.full(len(self.rows), True)
+        rank = min(1.0, _COVERAGE * (1 + 1 / chosen.sum()))
+        scores = (np.abs(np.divide(*each))[chosen] for each in (self._left_out, self._alone))
+        return max(float(np.quantile(each, rank)) for each in scores)
 
     @cached_property
     def _scores_of_sums(self) -> list[float]:
