@@ -81,13 +81,13 @@ class Model(torch.nn.Module):
         return self._takes(self._takes(x, 30), 5)
 
 
-def timed(takes, device, **options):
+def timed(takes, device, block_iterations=2, **options):
     takes.device = device
     workload = ModelWorkload([Model(takes, **options)], [Arguments((torch.zeros(2),), {})])
     with torch.inference_mode():
         with CallLog() as log:
             workload.output()
-        timing = type("Timing", (), {"block_iterations": 2})
+        timing = type("Timing", (), {"block_iterations": block_iterations})
         return time_in_context(workload, log.operator_tuples, device, Watch(), timing, 0.0)
 
 
@@ -96,6 +96,10 @@ def test_each_call_takes_the_time_that_passes_in_it_without_that_of_the_clock(ta
     for name in CALL_TIME.names:
         assert found[name] == pytest.approx([30e-6, 5e-6], abs=1e-12)
     assert found["clocked_passes"] >= 10
+
+
+def test_a_part_of_sustained_operation_has_more_iterations_than_are_timed_in_place(takes):
+    assert timed(takes, SimulatedDevice(), block_iterations=10**9)["clocked_passes"] <= 1000
 
 
 def test_a_model_whose_calls_vary_is_not_timed_in_place(takes):

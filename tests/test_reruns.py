@@ -5,6 +5,7 @@ what not: what is measured stays, and what is something else is measured beside 
 import os
 import shutil
 import time
+from functools import partial
 
 import pyarrow.parquet as pq
 import pytest
@@ -162,6 +163,13 @@ def test_a_run_can_end_before_the_tables_or_leave_one_out(prepared):
     assert prepared.started("--until", "benchmark_operator") == ["benchmark_operator"] * 6
     started = prepared.started("--omit-from", "compare")
     assert started == ["benchmark_model"] * 2 + ["database"]
+
+
+def test_operators_can_be_measured_before_the_models_end_to_end(prepared):
+    measured = partial(prepared.started, "--cores", "1")
+    assert measured("operators") == ["benchmark_operator"] * 6 + ["operators"]
+    assert measured("end_to_end") == ["benchmark_model"] * 2 + ["end_to_end"]
+    assert measured("operators", "end_to_end") == []
 
 
 def test_without_snakemakes_records_and_in_a_copy_nothing_is_measured_again(done):
