@@ -6,6 +6,7 @@ The card is the simulated one, which idles.
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -51,6 +52,10 @@ def words(text):
         (["--every", "inf", "--", "true"], "'inf': give a number and s, min or h"),
         (["--period", "2min", "--", "true"], "'2min': allowed are 0.001 s to 60 s"),
         (["--to", "none/answer", "--", "true"], "none/answer"),
+        (
+            ["-o", "a.parquet", "--to", "./a.parquet", "--", "true"],
+            "--output and --to are the same file",
+        ),
     ],
 )
 def test_options_that_cannot_be_are_refused_before_the_command_runs(
@@ -228,6 +233,19 @@ def test_an_answer_that_cannot_be_written_changes_no_exit_code_and_loses_no_read
         streams = {"capture_output": False, "stderr": full}
         found = measure("-o", output, "--", "sh", "-c", "exit 7", **streams)
     assert found.returncode == 7
+    assert len(power.read_windows(output)) == 1
+
+
+def test_a_full_disk_is_named_and_so_is_the_way_to_the_readings(tmp_path):
+    output, limit = tmp_path / "run.parquet", (resource.RLIMIT_FSIZE, (4096, 4096))
+    arguments = ("-o", output, "--", "sleep", 1)
+    found = measure(*arguments, preexec_fn=lambda: resource.setrlimit(*limit))
+    said = words(found.stderr)
+    full = r"the meters has ended \((No space left on device|File too large)\)"
+    assert re.search(full, said)
+    assert f"{output} cannot be written (File too large); the readings stay in" in said
+    assert said.endswith(f"and run opcost windows {output}")
+    assert "run the same command again" not in said
     assert len(power.read_windows(output)) == 1
 
 

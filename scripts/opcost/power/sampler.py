@@ -26,7 +26,7 @@ import numpy as np
 
 from opcost.energy.meter import Implausible, Meter, MeterUnavailable
 from opcost.energy.meters import every_meter, open_meter, unseen
-from opcost.errors import OpcostError, closest, reported
+from opcost.errors import FULL, OpcostError, closest, reported
 from opcost.power.attribution import MEMORY, NOBODY, PROCESSOR_TIME, User
 from opcost.power.recording import END, READ, SAMPLE, STATE, Recording
 
@@ -195,6 +195,10 @@ def main() -> None:
             known = {"missing": missing, "period_s": period_s, "labels": settings["labels"]}
             recording.begin({"sources": [each.described for each in sources], **known})
             run(sampler, period_s, parent)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            sys.exit(error.errno)  # the file of its error output is on the same disk
         finally:
             if settings["temporary"] and os.getppid() != settings["parent"]:  # it was killed
                 shutil.rmtree(recording.folder, ignore_errors=True)
