@@ -85,6 +85,8 @@ def command(
         raise click.UsageError("--repeat is for a COMMAND")
     if labels and output is None:
         raise click.UsageError("--label needs --output")
+    if to is not None and output is not None and to.resolve() == output.resolve():
+        raise click.UsageError("--output and --to are the same file")
     during = (lambda window: tell(window.line())) if every else None
     place = None
     if to is not None:  # opened before anything is measured, in case it cannot be written
