@@ -278,7 +278,12 @@ def test_why_there_is_no_meter_is_said(monkeypatch, tmp_path):
     ran = measure("--", sys.executable, "-c", "print('ran')")
     assert ran.stdout == "ran\n"
     if "no energy will be measured" in ran.stderr:  # not where the processor has a meter
-        assert "; no NVIDIA driver library (libnvidia-ml.so.1) was found" in words(ran.stderr)
+        none = "no NVIDIA driver library (libnvidia-ml.so.1) was found"
+        assert f"; {none}" in words(ran.stderr)
+        script = "from opcost import power; w = power.start(); w.stop(); print(w)"
+        command = [sys.executable, "-c", script]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert f"No other device is seen: {none}" in words(printed)
 
 
 def test_what_is_printed_meanwhile_keeps_to_the_clock_and_skips_what_it_has_missed():

@@ -229,4 +229,5 @@ def test_what_is_attributed_is_labelled_as_none_that_was_measured_and_null_has_a
     )
     assert found["cpu"]["attributed_reason"] is None
     assert found["amd:0"]["attributed_reason"] == "no driver"
+    assert found["amd:0"]["time_s"] is None
     assert "its driver names no process" in found[GPU]["attributed_reason"]

@@ -100,6 +100,7 @@ class Monitor:
         if self._output is not None:
             _kept.append(self.recording)
         self.missing: dict[str, str] = about["missing"]
+        self.unseen: list[str] = about["unseen"]
         self.devices: list[str] = [source["name"] for source in about["sources"]]
         self.period_s: float = about["period_s"]
         self._energies = WindowEnergies(about)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from opcost.energy.meter import Implausible, Meter, MeterUnavailable
-from opcost.energy.meters import every_meter, open_meter, unseen
+from opcost.energy.meters import every_meter, open_meter, unseen, unseen_kinds
 from opcost.errors import FULL, OpcostError, closest, reported
 from opcost.power.attribution import MEMORY, NOBODY, PROCESSOR_TIME, User
 from opcost.power.recording import END, READ, SAMPLE, STATE, Recording
@@ -192,8 +192,10 @@ def main() -> None:
             parent, user = settings["parent"], settings["user"]
             sampler = Sampler(recording, sources, parent if user is None else user)
             sampler.read()
+            why_none = unseen_kinds() if not sources and settings["devices"] is None else []
             known = {"missing": missing, "period_s": period_s, "labels": settings["labels"]}
-            recording.begin({"sources": [each.described for each in sources], **known})
+            described = [each.described for each in sources]
+            recording.begin({"sources": described, "unseen": why_none, **known})
             run(sampler, period_s, parent)
         except OSError as error:
             if error.errno not in FULL:
