@@ -62,10 +62,8 @@ def pending(gpu: str) -> str | None:
     record = lock.FOLDER / f"opcost-{hashed_uuid(_uuid_of(gpu))}.point"
     with suppress(OSError, ValueError, KeyError):
         known = json.loads(record.read_text(encoding="utf-8"))
-        return (
-            f"process {known['process']} set the {known['point']}: it or the next opcost process "
-            f"restores what was before, unless something else is set by then ({record})"
-        )
+        set_by = f"process {known['process']} set the {known['point']}"
+        return f"{set_by}: it or the next opcost process ends that, as {record} says"
     return None
 
 
