@@ -289,9 +289,8 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
             notes.append(f"No time on {each.target}: {each.estimate.time_reason}.")
         elif row[TIME.of("end_to_end").value] is not None:
             total = with_interval(TIME.of("estimate").read(row), TIME.show)
-            notes.append(
-                f"Trust in the breakdown on {each.target}: {trust_in_all(row)}. It adds up to {total}."
-            )
+            trust = f"Trust in the breakdown on {each.target}: {trust_in_all(row)}"
+            notes.append(f"{trust}. It adds up to {total}.")
         if row["overhead_disturbed"]:
             notes.append(f"The call overhead on {each.target} is too high: it was disturbed.")
         if each.end_to_end_conflict and not each.estimate.conflict:
