@@ -11,9 +11,11 @@ from opcost.costs.call_overhead import cold_calls
 from opcost.costs.comparison import compare_study
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.estimate_columns import estimate_columns
+from opcost.costs.headline import headline
 from opcost.costs.terms import terms_of
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.report.picture import draw
+from opcost.rows.quantities import TIME
 from opcost.rows.runs import ModelRatio
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
@@ -406,6 +408,14 @@ def test_a_model_that_is_off_by_more_than_others_does_not_excuse_itself(compare)
     text = summary([comparison], shares)
     assert "measurement, model error: " in text
     assert "lacks the model error" not in text
+
+
+def test_a_time_of_which_every_run_was_disturbed_is_marked(compare):
+    quiet, _ = compare()
+    disturbed, _ = compare(reference={"flags": ["disturbed"]})
+    assert "(disturbed)" not in summary([quiet], [])
+    assert "% (disturbed)" in summary([disturbed], [])
+    assert not headline(disturbed).is_estimate(TIME)
 
 
 def test_models_that_are_less_precise_than_requested_are_named(compare):

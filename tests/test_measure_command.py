@@ -6,6 +6,7 @@ The card is the simulated one, which idles.
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -51,6 +52,10 @@ def words(text):
         (["--every", "inf", "--", "true"], "'inf': give a number and s, min or h"),
         (["--period", "2min", "--", "true"], "'2min': allowed are 0.001 s to 60 s"),
         (["--to", "none/answer", "--", "true"], "none/answer"),
+        (
+            ["-o", "a.parquet", "--to", "./a.parquet", "--", "true"],
+            "--output and --to are the same file",
+        ),
     ],
 )
 def test_options_that_cannot_be_are_refused_before_the_command_runs(
@@ -231,6 +236,19 @@ def test_an_answer_that_cannot_be_written_changes_no_exit_code_and_loses_no_read
     assert len(power.read_windows(output)) == 1
 
 
+def test_a_full_disk_is_named_and_so_is_the_way_to_the_readings(tmp_path):
+    output, limit = tmp_path / "run.parquet", (resource.RLIMIT_FSIZE, (4096, 4096))
+    arguments = ("-o", output, "--", "sleep", 1)
+    found = measure(*arguments, preexec_fn=lambda: resource.setrlimit(*limit))
+    said = words(found.stderr)
+    full = r"the meters has ended \((No space left on device|File too large)\)"
+    assert re.search(full, said)
+    assert f"{output} cannot be written (File too large); the readings stay in" in said
+    assert said.endswith(f"and run opcost windows {output}")
+    assert "run the same command again" not in said
+    assert len(power.read_windows(output)) == 1
+
+
 def test_an_answer_in_a_file_of_its_own_is_alone_there(tmp_path):
     answer = tmp_path / "answer.json"
     script = "import sys; print('of the program', file=sys.stderr)"
@@ -260,7 +278,12 @@ def test_why_there_is_no_meter_is_said(monkeypatch, tmp_path):
     ran = measure("--", sys.executable, "-c", "print('ran')")
     assert ran.stdout == "ran\n"
     if "no energy will be measured" in ran.stderr:  # not where the processor has a meter
-        assert "; no NVIDIA driver library (libnvidia-ml.so.1) was found" in words(ran.stderr)
+        none = "no NVIDIA driver library (libnvidia-ml.so.1) was found"
+        assert f"; {none}" in words(ran.stderr)
+        script = "from opcost import power; w = power.start(); w.stop(); print(w)"
+        command = [sys.executable, "-c", script]
+        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert f"No other device is seen: {none}" in words(printed)
 
 
 def test_what_is_printed_meanwhile_keeps_to_the_clock_and_skips_what_it_has_missed():

@@ -194,6 +194,34 @@ def test_if_job_and_guard_are_killed_the_next_that_takes_the_lock_restores(gpu, 
     assert capfd.readouterr().out == ""
 
 
+def test_what_another_program_sets_meanwhile_stays(gpu, record, job):
+    process = job()
+    gpu.set(500)
+    _, said = process.communicate("go on\n")
+    stays = "opcost: power_limit_w stays 500 W, which another program or the driver has set\n"
+    assert said == stays
+    assert gpu.now == (500, 0, 0)
+    assert not record.exists()
+
+
+def test_what_is_set_after_job_and_guard_were_killed_stays(gpu, record, job, card, capfd):
+    process = job()
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(guard_of(process), signal.SIGKILL)
+    process.kill()
+    process.wait()
+    pending = f"process {process.pid} set the power limit 300 W: it or the next opcost process"
+    assert pending in CliRunner().invoke(main, ["power-limit"]).output
+    gpu.set(500)
+    next_job()
+    assert gpu.now == (500, 0, 0)
+    assert not record.exists()
+    said = capfd.readouterr().out
+    assert "or its guard: power_limit_w stays 500 W, which another program or" in said
+    assert "restored" not in said
+    assert "process" not in CliRunner().invoke(main, ["power-limit"]).output
+
+
 def test_a_record_that_was_deleted_meanwhile_is_not_needed(gpu, record, job):
     process = job()
     record.unlink()
@@ -520,7 +548,7 @@ def test_another_gpu_or_none_is_refused(gpu, monkeypatch):
 def left(record, boot=None, **before):
     """The record of a process that was killed."""
     boot = first_line(operating_point._BOOT) if boot is None else boot
-    known = {"boot": boot, "process": 1, "point": "a point", "before": before}
+    known = {"boot": boot, "process": 1, "point": "a point", "set": before, "before": before}
     record.write_text(json.dumps(known))
 
 

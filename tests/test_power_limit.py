@@ -145,6 +145,41 @@ def test_a_step_that_fails_leaves_the_limit_as_it_was(sweep, gpu):
     assert gpu.now[0] == 650
 
 
+def test_a_limit_that_another_program_sets_meanwhile_leaves_no_time_and_energy_and_stays(
+    sweep, gpu, capfd
+):
+    def step():
+        if gpu.now[0] == 300:
+            gpu.set(500)
+        time.sleep(0.01)
+
+    changed, kept = sweep([300, 200], step=step).points
+    assert (changed.limit_w, changed.time, changed.energy, changed.mean_power_w) == (
+        300,
+        *[None] * 3,
+    )
+    assert (
+        "was set to 300 W, and was 500 W meanwhile: have no other program set it" in changed.reason
+    )
+    assert kept.time is not None is not kept.energy
+    assert gpu.now[0] == 500
+    stays = "opcost: power_limit_w stays 500 W, which another program or the driver has set\n"
+    assert capfd.readouterr().err == stays
+
+
+def test_a_step_of_a_sweep_cannot_set_the_limit_itself(sweep, gpu):
+    def step():
+        with pytest.raises(OpcostError, match="a sweep of power limits runs in this process"):
+            power.set_power_limit(250)
+        with pytest.raises(OpcostError, match="a sweep of power limits runs in this process"):
+            power.sweep_limits(never, [250])
+        time.sleep(0.01)
+
+    [point] = sweep([300], step=step).points
+    assert point.time is not None
+    assert power.set_power_limit(250) == 650
+
+
 def never():
     raise AssertionError("measured")
 
@@ -155,7 +190,9 @@ def never():
         ([300, 100], {}, "power_limit_w is 100; this GPU allows 200 to 700"),
         ([], {}, "limits is empty"),
         (["300"], {}, "limits has '300'"),
-        (None, {"seconds": 0}, "seconds is 0"),
+        (300, {}, r"limits is 300: give a list of watts"),
+        (None, {"seconds": 0}, "seconds is 0; allowed is a finite number of at least 0.1"),
+        (None, {"seconds": float("inf")}, "seconds is inf; allowed is a finite number"),
         (None, {"gpu": 3}, "no GPU '3'"),
         (None, {"gpu": None}, "gpu is None"),
     ],

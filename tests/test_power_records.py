@@ -1,6 +1,9 @@
 """The files of recordings, their rows, and what is printed of them."""
 
 import json
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +14,7 @@ from opcost import power
 from opcost.commands import main
 from opcost.energy.sensor import Sensor
 from opcost.errors import OpcostError
+from opcost.power import recording
 from opcost.power.attribution import MEMORY, PROCESSOR_TIME
 from opcost.power.energy import DeviceEnergy
 from opcost.power.recording import SAMPLE, VERSION, finish, recording_beside
@@ -100,6 +104,36 @@ def test_a_file_that_was_written_meanwhile_is_left_and_so_are_the_readings(tmp_p
     assert output.read_text() == "mine\n"
     output.unlink()
     assert len(power.read_windows(output)) == 1
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_who_finishes_a_recording_keeps_it_to_itself(times, tmp_path, monkeypatch):
+    """A program that closes its monitor, and `opcost windows` on the same file meanwhile."""
+    output, refused = tmp_path / "run.parquet", []
+    held = recorded(output, [("epoch", 8.0, 12.0)])
+    rows = recording.window_rows
+
+    def slowly(*arguments):
+        with pytest.raises(OpcostError, match="is being written by a measurement: wait"):
+            power.read_windows(output)
+        refused.append(output)
+        time.sleep(0.5)
+        return rows(*arguments)
+
+    monkeypatch.setattr(recording, "window_rows", slowly)
+    with ThreadPoolExecutor() as threads:
+        found = [threads.submit(finish, held, output) for _ in range(times)]
+        assert [each.result() for each in found] == [1000] * times
+    assert refused == [output]
+    assert len(power.read_windows(output)) == 1
+
+
+def test_a_recording_that_was_deleted_is_said_to_be(tmp_path):
+    output = tmp_path / "run.parquet"
+    monitor = power.Monitor([], output=output)
+    shutil.rmtree(monitor.recording.folder)
+    with pytest.raises(OpcostError, match=r"run\.parquet: No such file"):
+        monitor.close()
 
 
 def test_a_folder_in_the_place_of_a_recording_is_not_touched(tmp_path):
@@ -195,4 +229,5 @@ def test_what_is_attributed_is_labelled_as_none_that_was_measured_and_null_has_a
     )
     assert found["cpu"]["attributed_reason"] is None
     assert found["amd:0"]["attributed_reason"] == "no driver"
+    assert found["amd:0"]["time_s"] is None
     assert "its driver names no process" in found[GPU]["attributed_reason"]

@@ -85,6 +85,14 @@ def test_a_frequency_is_set_in_the_block_and_the_previous_one_is_restored(cores,
     assert not record.exists()
 
 
+def test_a_frequency_that_another_program_sets_meanwhile_stays(cores, capfd):
+    with exclusive("cpu", "a job") as held, applied(held, LIMIT):
+        (cores.folder / "policy0" / "scaling_max_freq").write_text("2500000")
+        (cores.folder / "policy2" / "scaling_max_freq").write_text("1800000")  # as if it is hot
+    assert cores.now_mhz == [2500, 3000]
+    assert "max_frequency_mhz stays 2500 MHz, which another" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_however_a_job_ends_the_frequency_is_as_before(cores, number):
     body = f"""

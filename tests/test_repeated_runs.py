@@ -60,7 +60,7 @@ def test_a_mean_of_which_some_runs_have_no_energy_has_none():
 
 def test_a_reason_that_all_runs_have_is_that_of_the_mean():
     found = mean_of_runs([DeviceEnergy(None, "no energy sensor")] * 3)
-    assert (found.reason, found.time_s) == ("no energy sensor", 0.0)
+    assert (found.reason, found.time_s) == ("no energy sensor", None)
 
 
 def test_the_share_of_several_runs_is_that_of_all_of_them():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from opcost.terminal import drop_output, printable_lines, show, show_any_text
 
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 SPACE = "free some space and run the same command again; all measurements are kept"
 """The remedy for a full disk."""
 
@@ -23,9 +24,7 @@ MORE_MEMORY = (
 _LIMITS = "raise the limit (ulimit -a), or end other programs"
 _STORAGE = "check the disk or the network file system"
 _REMEDIES = {
-    errno.ENOSPC: SPACE,
-    errno.EDQUOT: SPACE,
-    errno.EFBIG: SPACE,
+    **dict.fromkeys(FULL, SPACE),
     errno.EROFS: "use a writable folder",
     errno.EACCES: _RIGHTS,
     errno.EPERM: _RIGHTS,

@@ -13,7 +13,6 @@ from opcost.terminal import tell
 from opcost.text import seconds
 
 if TYPE_CHECKING:
-    from opcost.power.monitor import Monitor
     from opcost.power.windows import Window
 
 _PATH = click.Path(path_type=Path, dir_okay=False)
@@ -85,6 +84,8 @@ def command(
         raise click.UsageError("--repeat is for a COMMAND")
     if labels and output is None:
         raise click.UsageError("--label needs --output")
+    if to is not None and output is not None and to.resolve() == output.resolve():
+        raise click.UsageError("--output and --to are the same file")
     during = (lambda window: tell(window.line())) if every else None
     place = None
     if to is not None:  # opened before anything is measured, in case it cannot be written
@@ -101,7 +102,9 @@ def command(
         user=None if command else pid or NOBODY,
     ) as monitor:
         if not monitor.devices:
-            tell(f"opcost: no energy will be measured ({_why_none(monitor, bool(devices))})")
+            missing = [f"{name}: {why}" for name, why in monitor.missing.items()]
+            why = "; ".join([*missing, *monitor.unseen]) or "no device"
+            tell(f"opcost: no energy will be measured ({why})")
         for run in range(1, repeat + 1):
             try:
                 if command:
@@ -153,14 +156,6 @@ def _labels(texts: Sequence[str]) -> dict[str, str]:
             raise OpcostError(f"the label {name!r} is given twice: {found[name]!r} and {value!r}")
         found[name] = value
     return found
-
-
-def _why_none(monitor: "Monitor", chosen: bool) -> str:
-    """Why there is no meter; if no devices were chosen, also why some are not seen."""
-    from opcost.energy.meters import unseen_kinds
-
-    missing = [f"{name}: {why}" for name, why in monitor.missing.items()]
-    return "; ".join([*missing, *([] if chosen else unseen_kinds())]) or "no device"
 
 
 def _answer(windows: Sequence["Window"], stopped: str | None, as_json: bool) -> str:

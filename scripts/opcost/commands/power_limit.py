@@ -31,6 +31,7 @@ def command(watts: float | None, reset: bool, gpu: str, as_json: bool) -> None:
 
     from opcost.power.limits import (
         name_of,
+        pending,
         power_limits,
         reset_power_limit,
         set_power_limit,
@@ -59,3 +60,5 @@ def command(watts: float | None, reset: bool, gpu: str, as_json: bool) -> None:
             f"{name}: {found.present_w:g} W (default {found.default_w:g} W, allowed "
             f"{found.least_w:g} to {found.most_w:g} W)"
         )
+        if left := pending(name.removeprefix("cuda:")):
+            show(f"{name}: {left}")

@@ -30,7 +30,6 @@ def command(devices: tuple[str, ...], every: float) -> None:
     opcost watch
     opcost watch --device cuda:0 --every 5
     """
-    from opcost.energy.meters import unseen_kinds
     from opcost.errors import OpcostError
     from opcost.power.attribution import NOBODY
     from opcost.power.command import KILLED, watch
@@ -41,7 +40,7 @@ def command(devices: tuple[str, ...], every: float) -> None:
         for name, reason in monitor.missing.items():
             show(f"{name}: no energy: {reason}", err=True)
         if not monitor.devices:
-            others = "" if devices else "".join(f"; {why}" for why in unseen_kinds())
+            others = "".join(f"; {why}" for why in monitor.unseen)
             raise OpcostError(f"there is no power sensor to watch{others}")
         before_s = monitor.edge()
 

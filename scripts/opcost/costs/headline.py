@@ -40,12 +40,16 @@ class Headline:
         """Of an iteration."""
         return self.time if quantity == TIME else self.energy
 
+    def is_estimate(self, quantity: Quantity) -> bool:
+        """Whether the cost is an estimate where it should have been measured."""
+        is_estimate = self.time_is_estimate if quantity == TIME else self.energy_is_estimate
+        return is_estimate and self.cost(quantity) is not None
+
     def mark(self, quantity: Quantity) -> str:
         """What follows the cost of an estimate, and a disturbed time."""
-        is_estimate = self.time_is_estimate if quantity == TIME else self.energy_is_estimate
-        if self.cost(quantity) is None:
-            return ""
-        return ESTIMATED if is_estimate else _DISTURBED * (self.disturbed and quantity == TIME)
+        if self.is_estimate(quantity):
+            return ESTIMATED
+        return _DISTURBED if quantity == TIME and self.time and self.disturbed else ""
 
     def shown(self, quantity: Quantity) -> str:
         """`cost` with its interval and its mark, or a dash."""

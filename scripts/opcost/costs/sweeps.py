@@ -137,7 +137,7 @@ def _row(sweep: str, point: Point, target_point: Point, compared: Row) -> dict[s
         "flops": compared["flops"],
         "bytes": compared["bytes"] if is_operator else None,
         "flags": compared["flags" if is_operator else "end_to_end_flags"],
-        "estimated": [str(each) for each in COMPARED if found.mark(each)],
+        "estimated": [str(each) for each in COMPARED if found.is_estimate(each)],
         "least": [],
         "within_noise": [],
     }

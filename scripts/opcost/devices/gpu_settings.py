@@ -10,7 +10,7 @@ from opcost.devices.machine import hashed_uuid
 from opcost.errors import OpcostError
 from opcost.target import OperatingPoint
 
-_TOLERANCE_W = 0.5
+TOLERANCE_W = 0.5
 """Allowed difference between the limit set and read back: drivers round."""
 
 _PERMISSION = (
@@ -168,13 +168,20 @@ class Gpu:
             what, lock, _ = _CLOCKS[name]
             self._do(f"locking {what} at {value:g} MHz", lock, int(value), int(value))
 
-    def restore(self, name: str, before: float | None) -> None:
-        """Restore the power limit, or release a clock. Raises OpcostError if it cannot be done."""
+    def restore(self, name: str, before: float | None, value: float) -> str | None:
+        """Restore the power limit, or release a clock. Raises OpcostError if it cannot be done.
+        Returns a limit that is neither `before` nor `value`, and stays.
+        """
         if before is None:
             what, _, release = _CLOCKS[name]
             self._do(f"releasing {what}", release)
-        elif self.power_limit_w() != before:  # it may not have been changed
+            return None
+        now_w = self.power_limit_w()
+        if min(abs(now_w - before), abs(now_w - value)) > TOLERANCE_W:
+            return f"{now_w:g} W"
+        if now_w != before:  # it may not have been changed
             self.set_power_limit(before)
+        return None
 
     def set_power_limit(self, watts: float) -> None:
         """Set the power limit. Raises OpcostError, with the limit as it was, if it cannot be set
@@ -183,7 +190,7 @@ class Gpu:
         what, before_w = f"setting the power limit of this GPU to {watts:g} W", self.power_limit_w()
         self._do(what, pynvml.nvmlDeviceSetPowerManagementLimit, round(watts * 1e3))
         found_w = self.power_limit_w()
-        if abs(found_w - watts) > _TOLERANCE_W:
+        if abs(found_w - watts) > TOLERANCE_W:
             self._do(what, pynvml.nvmlDeviceSetPowerManagementLimit, round(before_w * 1e3))
             raise OpcostError(
                 f"the power limit was set to {watts:g} W, and the GPU reported {found_w:g} W: "

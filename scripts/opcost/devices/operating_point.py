@@ -5,7 +5,7 @@ A point is set while the lock of the device is held, by a guard, which is a proc
 process that started it asks it to, or ends in any way: it ignores signals that end a process group.
 It also holds the lock, so that no other process gets the device before. The settings to restore are
 in a file beside the lock, the record: if the guard is killed as well, the next process that takes
-the lock has another guard restore them.
+the lock has another guard restore them. What another program has set meanwhile stays.
 
 The process that measures does not call NVML, because a hanging driver would hold it up. The guard
 answers on standard output, a line of JSON when the point is set and one when it is restored, with
@@ -81,13 +81,16 @@ class Settable(Protocol):
     def set(self, name: str, value: float) -> None:
         """Set a part. Raises OpcostError, with nothing changed, if it cannot be set."""
 
-    def restore(self, name: str, before: Any) -> None:
-        """Restore what `present` returned. Raises OpcostError if it cannot be restored."""
+    def restore(self, name: str, before: Any, value: float) -> str | None:
+        """Restore what `present` returned before `value` was set. Raises OpcostError if it cannot
+        be restored. What something else has set since stays, and is returned.
+        """
 
 
 @contextmanager
 def applied(held: Held, point: OperatingPoint, settle: bool = False) -> Iterator[None]:
-    """Set an operating point in this block; afterwards, restore the previous settings.
+    """Set an operating point in this block; afterwards, restore the previous settings, except those
+    that another program has changed meanwhile.
 
     With `settle`, and if the previous holder of the lock measured at another point, first waits
     until the temperature of the device is steady. Clocks that were locked before cannot be read:
@@ -171,7 +174,8 @@ def _end(guard: subprocess.Popen[str], held: Held) -> None:
         if guard.returncode:
             restore_left(held)
         elif said:  # of a guard that was interrupted while it set the point, both answers
-            _notes(said.splitlines()[-1])
+            for note in _notes(said.splitlines()[-1]):
+                tell(f"opcost: {note}")
     except OpcostError as error:
         tell(f"opcost: {error}")
 
@@ -198,8 +202,7 @@ def main() -> None:
         _say({"notes": notes})
         if point:
             _ended(parent)
-            _restore(device, before, record)
-            _say({"notes": []})
+            _say({"notes": _restore(device, before, asdict(point), record)})
     except Exception as error:  # without an answer, the parent would assume that it was killed
         ours = isinstance(error, OpcostError)
         fault = str(error) if ours else f"the guard failed: {type(error).__name__}: {error}"
@@ -214,29 +217,36 @@ def _set(device: Settable, point: OperatingPoint, record: Path, parent: int) -> 
         return {}
     device.check(point)
     before = {name: device.present(name) for name in wanted}
-    _write(record, {"boot": first_line(_BOOT), "process": parent, "point": str(point)}, before)
+    head = {"boot": first_line(_BOOT), "process": parent, "point": str(point), "set": wanted}
+    _write(record, head, before)
     done = {}
     try:
         for name, value in wanted.items():
             device.set(name, value)
             done[name] = before[name]
     except Exception:
-        _restore(device, done, record)
+        _restore(device, done, wanted, record)
         raise
     return before
 
 
-def _restore(device: Settable, before: Mapping[str, Any], record: Path) -> None:
-    """Restore these values, as far as possible, and delete the record."""
-    faults = []
+def _restore(
+    device: Settable, before: Mapping[str, Any], values: Mapping[str, Any], record: Path
+) -> list[str]:
+    """Restore what was before these values, as far as possible, and delete the record. Returns
+    notes on what stays, because something else has set it since.
+    """
+    faults, stays = [], []
     for name, value in before.items():
         try:
-            device.restore(name, value)
+            if other := device.restore(name, value, values[name]):
+                stays.append(f"{name} stays {other}, which another program or the driver has set")
         except OpcostError as error:
             faults.append(f"{name} could not be restored{_watts(name, value)}: {error}")
     if faults:
         raise OpcostError("; ".join(faults))
     record.unlink(missing_ok=True)
+    return stays
 
 
 def _restore_left(device: Settable, record: Path) -> list[str]:
@@ -260,9 +270,10 @@ def _restore_left(device: Settable, record: Path) -> list[str]:
     if known["boot"] != first_line(_BOOT):
         record.unlink()
         return [f"{left}; the machine has restarted since, and forgot it"]
-    _restore(device, known["before"], record)
+    stays = _restore(device, known["before"], known["set"], record)
     watts = "".join(_watts(*each) for each in known["before"].items())
-    return [f"{left}, because it was killed, or its guard: restored{watts}"]
+    done = "; ".join(stays) or f"restored{watts}"
+    return [f"{left}, because it was killed, or its guard: {done}"]
 
 
 def _write(record: Path, head: Mapping[str, Any], before: Mapping[str, Any]) -> None:

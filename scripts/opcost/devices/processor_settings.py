@@ -1,5 +1,6 @@
 """The highest frequency that Linux allows the cores: its range, setting and restoring (cpufreq)."""
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,23 +70,28 @@ class Processor:
             for policy in self._policies.values():
                 _write(policy, int(1000 * value))
         except OpcostError:
-            self.restore(name, before)
+            self.restore(name, before, math.inf)
             raise
 
-    def restore(self, _: str, before: Mapping[str, int]) -> None:
+    def restore(self, _: str, before: Mapping[str, int], value: float) -> str | None:
         """Restore the frequencies of policies whose cores are online. Raises OpcostError if one
-        cannot be restored, after the others.
+        cannot be restored, after the others. Returns a frequency above `value` that is not that
+        `before`, and stays; one below may be Linux's own, for a hot processor.
         """
-        faults = []
+        faults, stays = [], None
         for name, khz in before.items():
             policy = self._policies.get(name)
             try:
-                if policy and first_line(policy / _SET) and _khz(policy, _SET) != khz:
-                    _write(policy, khz)
+                if policy and first_line(policy / _SET) and (now := _khz(policy, _SET)) != khz:
+                    if now > 1000 * value + _TOLERANCE_KHZ:
+                        stays = f"{now / 1000:g} MHz"
+                    else:
+                        _write(policy, khz)
             except OpcostError as error:
                 faults.append(str(error))
         if faults:
             raise OpcostError("; ".join(faults))
+        return stays
 
 
 def max_frequency_mhz() -> float | None:

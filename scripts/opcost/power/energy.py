@@ -20,7 +20,8 @@ _NO_SHARE = {
 
 @dataclass(frozen=True)
 class DeviceEnergy:
-    """Joules of a device in a window with their 95 % interval, or None with the `reason`.
+    """Joules of a device in a window with their 95 % interval, or None with the `reason`. Of a
+    device that was not read, `time_s` is None.
 
     `changes` counts the sensor's changes in the window. The interval excludes the error of the
     sensor's gain, `gain_uncertainty`. `overlap` says which other meter includes this energy.
@@ -29,7 +30,7 @@ class DeviceEnergy:
 
     energy: Estimate | None
     reason: str | None
-    time_s: float = 0.0
+    time_s: float | None = None
     changes: int = 0
     flags: tuple[str, ...] = ()
     gain_uncertainty: float | None = None
@@ -80,11 +81,12 @@ def total(parts: Sequence[DeviceEnergy], what: str = "windows") -> DeviceEnergy:
     """
     reasons = [each.reason for each in parts if each.reason is not None]
     energies = [each.energy for each in parts if each.energy is not None]
+    times_s = [each.time_s for each in parts]
     return replace(
         parts[0],
         energy=None if reasons else correlated_sum((1.0, each) for each in energies),
         reason=_common(reasons, len(parts), what),
-        time_s=sum(each.time_s for each in parts),
+        time_s=None if None in times_s else sum(_known(times_s)),
         changes=sum(each.changes for each in parts),
         flags=tuple(dict.fromkeys(flag for each in parts for flag in each.flags)),
         share=_share(parts),
@@ -103,7 +105,8 @@ def mean_of_runs(runs: Sequence[DeviceEnergy]) -> DeviceEnergy:
         highs = (over_runs.high, None if energy.high is None else energy.high / number)
         low, high = min(_known(lows), default=None), max(_known(highs), default=None)
         energy = Estimate(over_runs.value, low, high)
-    return replace(together, energy=energy, time_s=together.time_s / number)
+    time_s = None if together.time_s is None else together.time_s / number
+    return replace(together, energy=energy, time_s=time_s)
 
 
 def _known(values: Iterable[float | None]) -> list[float]:
@@ -126,4 +129,4 @@ def _share(parts: Sequence[DeviceEnergy]) -> float | None:
     if len(shares) < len(parts):
         return None
     known = len(energies_j) == len(parts)
-    return fmean(shares, energies_j if known else [each.time_s for each in parts])
+    return fmean(shares, energies_j if known else _known(each.time_s for each in parts))

@@ -1,13 +1,15 @@
 """The power limit of a GPU: read, set, reset, and swept for the least energy x time squared."""
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from opcost.devices.gpu_settings import Gpu, PowerLimits
+from opcost.devices import lock
+from opcost.devices.gpu_settings import TOLERANCE_W, Gpu, PowerLimits
 from opcost.devices.kinds import wait_for_devices
 from opcost.devices.lock import Held, exclusive
 from opcost.devices.machine import hashed_uuid
@@ -22,6 +24,7 @@ from opcost.statistics import Estimate, energy_delay, least, mean
 from opcost.target import OperatingPoint
 from opcost.text import joules, table, watts, with_interval
 from opcost.text import seconds as seconds_text
+from opcost.values import number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,8 +33,13 @@ _LIMITS = 8
 _BINDS = 0.9
 """A limit does not bind if a step draws less than this share of it."""
 _BLOCKS = 20
+_SECONDS = number(0.1)
+_SWEEP = "a sweep of power limits"
 _SETTLE_SHARE = 0.3
 """Before a window, the step runs for this share of its time: clocks and temperature settle."""
+
+_sweeps: set[tuple[int, str]] = set()
+"""Process and GPU of each sweep; a fork is another process."""
 
 Step = Callable[[], object]
 
@@ -41,12 +49,22 @@ def power_limits() -> dict[str, PowerLimits | str]:
     Raises OpcostError if NVML finds no GPU.
     """
     found: dict[str, PowerLimits | str] = {}
-    for number, uuid in enumerate(_uuids()):
+    for index, uuid in enumerate(_uuids()):
         try:
-            found[f"cuda:{number}"] = Gpu(hashed_uuid(uuid)).power_limits()
+            found[f"cuda:{index}"] = Gpu(hashed_uuid(uuid)).power_limits()
         except OpcostError as error:
-            found[f"cuda:{number}"] = str(error)
+            found[f"cuda:{index}"] = str(error)
     return found
+
+
+def pending(gpu: str) -> str | None:
+    """What the record of a GPU's operating point says; None without one."""
+    record = lock.FOLDER / f"opcost-{hashed_uuid(_uuid_of(gpu))}.point"
+    with suppress(OSError, ValueError, KeyError):
+        known = json.loads(record.read_text(encoding="utf-8"))
+        set_by = f"process {known['process']} set the {known['point']}"
+        return f"{set_by}: it or the next opcost process ends that, as {record} says"
+    return None
 
 
 def set_power_limit(watts: float, gpu: int | str = 0) -> float:
@@ -59,8 +77,8 @@ def set_power_limit(watts: float, gpu: int | str = 0) -> float:
     """
     if isinstance(watts, bool) or not isinstance(watts, int | float):
         raise OpcostError(f"the power limit is {watts!r}: give a number of watts")
-    with _held(gpu, f"setting the power limit to {watts:g} W") as lock:
-        return _set(Gpu(lock.key), watts)
+    with _held(gpu, f"setting the power limit to {watts:g} W") as held:
+        return _set(Gpu(held.key), watts)
 
 
 def reset_power_limit(gpu: int | str = 0) -> float:
@@ -68,8 +86,8 @@ def reset_power_limit(gpu: int | str = 0) -> float:
 
     Arguments and errors are those of `set_power_limit`.
     """
-    with _held(gpu, "resetting the power limit") as lock:
-        known = Gpu(lock.key)
+    with _held(gpu, "resetting the power limit") as held:
+        known = Gpu(held.key)
         return _set(known, known.power_limits().default_w)
 
 
@@ -82,9 +100,19 @@ def _set(gpu: Gpu, limit_w: float) -> float:
 
 @contextmanager
 def _held(gpu: int | str, purpose: str) -> Iterator[Held]:
-    """Hold the lock of a GPU, as jobs of a study do."""
-    with exclusive(hashed_uuid(_uuid_of(gpu)), purpose) as lock:
-        yield lock
+    """Hold the lock of a GPU, as jobs of a study do. Raises OpcostError within a sweep of it by
+    this process, which would wait for itself.
+    """
+    mine = os.getpid(), hashed_uuid(_uuid_of(gpu))
+    if mine in _sweeps:
+        raise OpcostError(f"{purpose}: {_SWEEP} runs in this process: wait for its end")
+    with exclusive(mine[1], purpose) as held:
+        if purpose == _SWEEP:
+            _sweeps.add(mine)
+        try:
+            yield held
+        finally:
+            _sweeps.discard(mine)
 
 
 def name_of(gpu: int | str) -> str:
@@ -118,11 +146,12 @@ def _known() -> Iterator[None]:
 class AtLimit:
     """A step at a power limit in watts: its time in seconds, and its energy in joules or the
     `reason` why there is none, with 95 % intervals; the number of measured `steps`, and flags of
-    the energy. The error of the sensor's gain is common to all limits and in no interval.
+    the energy. The error of the sensor's gain is common to all limits and in no interval. Without a
+    time as well, another limit was in force meanwhile.
     """
 
     limit_w: float
-    time: Estimate
+    time: Estimate | None
     energy: Estimate | None
     reason: str | None
     mean_power_w: float | None
@@ -209,22 +238,23 @@ def sweep_limits(
     highest to the lowest that the GPU allows. `gpu` is its CUDA index, or the beginning of its
     UUID; the lock that studies use is held meanwhile.
 
-    The previous limit is restored whatever happens (docs/how_to/gpu.md). Raises
+    The previous limit is restored whatever happens (docs/how_to/gpu.md), unless another program has
+    set one meanwhile: then that stays, and the point has neither time nor energy. Raises
     OpcostError before anything is measured if a limit is outside the range that the GPU allows,
     without permission (root, or the capability CAP_SYS_ADMIN), and if there is no such GPU.
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0.1:
-        raise OpcostError(f"seconds is {seconds!r}: give a number of seconds, at least 0.1")
+    if not _SECONDS.holds(seconds):
+        raise OpcostError(f"seconds is {seconds!r}; allowed is {_SECONDS.allowed}")
     name = name_of(gpu)
-    with _held(gpu, "a sweep of power limits") as lock:
-        known = Gpu(lock.key)
+    with _held(gpu, _SWEEP) as held:
+        known = Gpu(held.key)
         chosen = _evenly(known) if limits is None else _in_order(limits)
         for limit_w in chosen:
             known.check(OperatingPoint(limit_w))
         with Monitor([name]) as monitor:
             points = []
             for limit_w in chosen:
-                with applied(lock, OperatingPoint(limit_w)):
+                with applied(held, OperatingPoint(limit_w)):
                     points.append(_at_limit(step, limit_w, seconds, monitor))
     return LimitSweep(name, tuple(points))
 
@@ -236,6 +266,8 @@ def _evenly(gpu: Gpu) -> list[float]:
 
 
 def _in_order(limits: Iterable[float]) -> list[float]:
+    if not isinstance(limits, Iterable):
+        raise OpcostError(f"limits is {limits!r}: give a list of watts, such as [500, 400, 300]")
     found = list(limits)
     for limit_w in found:
         if isinstance(limit_w, bool) or not isinstance(limit_w, int | float):
@@ -249,6 +281,7 @@ def _at_limit(step: Step, limit_w: float, seconds: float, monitor: Monitor) -> A
     """Measure the step at a limit that is already set."""
     step_s = _settled_s(step, _SETTLE_SHARE * seconds)
     in_block = max(1, round(seconds / _BLOCKS / step_s))
+    begun_s = time.monotonic()
     window = start(f"{limit_w:g} W", monitor=monitor)
     times_s: list[float] = []
     while len(times_s) < 2 or window.time_s < seconds:
@@ -256,6 +289,15 @@ def _at_limit(step: Step, limit_w: float, seconds: float, monitor: Monitor) -> A
     window.stop()
     [found] = window.devices.values()
     steps = in_block * len(times_s)
+    samples = monitor.recording.samples()
+    limits_w = samples["power_limit_w"][samples["time_s"] >= begun_s]
+    if others_w := set(limits_w[abs(limits_w - limit_w) > TOLERANCE_W].tolist()):
+        others = " and ".join(f"{each_w:g} W" for each_w in sorted(others_w))
+        reason = (
+            f"the power limit was set to {limit_w:g} W, and was {others} meanwhile: have no other "
+            "program set it, and sweep again"
+        )
+        return AtLimit(limit_w, None, None, reason, None, steps)
     energy = None
     if (total := found.energy) is not None:
         low, high = (None if each is None else each / steps for each in (total.low, total.high))

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from opcost.devices.machine import python_path
 from opcost.energy.sensor import Sensor
-from opcost.errors import OpcostError
+from opcost.errors import FULL, OpcostError
 from opcost.power.attribution import NOBODY
 from opcost.power.energy import DeviceEnergy
 from opcost.power.readings import WindowEnergies
@@ -100,6 +100,7 @@ class Monitor:
         if self._output is not None:
             _kept.append(self.recording)
         self.missing: dict[str, str] = about["missing"]
+        self.unseen: list[str] = about["unseen"]
         self.devices: list[str] = [source["name"] for source in about["sources"]]
         self.period_s: float = about["period_s"]
         self._energies = WindowEnergies(about)
@@ -222,11 +223,8 @@ class Monitor:
             if not was_told and time.monotonic() > ready_s:  # the next reading may be far away
                 was_told = self._tell(READ)
             if (code := self._sampler.poll()) is not None:
-                how = (
-                    f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
-                )
-                said = _said(self.recording) if code >= 0 else ""
-                return f"the process that reads the meters has ended ({said or how})"
+                said = _said(self.recording, code)
+                return f"the process that reads the meters has ended ({said})"
             self._is_silent = time.monotonic() > latest_s
             if self._is_silent:
                 return "the process that reads the meters does not answer"
@@ -280,8 +278,8 @@ def _started(recording: Recording, settings: Mapping[str, Any]) -> subprocess.Po
     latest_s = time.monotonic() + _START_S
     try:
         while not recording.is_begun:
-            if sampler.poll() is not None:
-                raise OpcostError(f"power cannot be read: {_said(recording)}")
+            if (code := sampler.poll()) is not None:
+                raise OpcostError(f"power cannot be read: {_said(recording, code)}")
             if time.monotonic() > latest_s:
                 raise OpcostError(f"power cannot be read: no meter has answered for {_START_S:g} s")
             time.sleep(_POLL_S)
@@ -292,12 +290,16 @@ def _started(recording: Recording, settings: Mapping[str, Any]) -> subprocess.Po
     return sampler
 
 
-def _said(recording: Recording) -> str:
-    """The last line of the sampler's error output."""
-    with suppress(OSError):
+def _said(recording: Recording, code: int) -> str:
+    """Why a sampler has ended: a signal, a full disk, the last line of its error output."""
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    if code in FULL:
+        return os.strerror(code)
+    with suppress(OSError, IndexError):
         said = (recording.folder / "errors").read_text(errors="replace")
-        return (said.strip().splitlines() or [""])[-1].removeprefix("opcost: ")
-    return ""
+        return said.strip().splitlines()[-1].removeprefix("opcost: ")
+    return f"exit code {code}"
 
 
 def _check(devices: Sequence[str] | None, period_s: float | None, output: Any, labels: Any) -> None:

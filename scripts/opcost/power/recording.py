@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -79,6 +79,7 @@ DID_NOT_END = "the window did not end: its program was killed, or closed its mon
 _METADATA = b"opcost"
 _FOLDER = ".recording"
 _ROWS = 100_000
+_POLL_S, _HANGS_S = 0.01, 10.0
 _LONGEST = 2**31 - 1
 """The metadata of a file with many windows is larger than Arrow reads by default."""
 
@@ -225,8 +226,37 @@ def recover(output: Path) -> None:
 def finish(recording: Recording, output: Path) -> int:
     """Turn a recording into its file, and delete the folder. Returns the number of samples.
 
-    Raises OpcostError, and leaves the recording, if there is another file by now.
+    Raises OpcostError, and leaves the recording, if there is another file by now, or if the file
+    cannot be written.
     """
+    try:
+        with open(recording.samples_file, "ab") as file:
+            _lock(file)  # others take it for one that is written
+            if recording.is_begun:
+                return _finish(recording, output)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise OpcostError(
+            f"{output} cannot be written ({error.strerror or error}); the readings stay in "
+            f"{recording.folder}: free some space, or change the permissions there, and run opcost "
+            f"windows {output}"
+        ) from error
+    opened(output).close()  # another process has finished it, or deleted it
+    return int(pq.ParquetFile(output, thrift_string_size_limit=_LONGEST).metadata.num_rows)
+
+
+def _lock(file: BinaryIO) -> None:
+    """Lock a file, unless a sampler that hangs holds its lock."""
+    latest_s = time.monotonic() + _HANGS_S
+    while time.monotonic() < latest_s:
+        with suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_POLL_S)
+
+
+def _finish(recording: Recording, output: Path) -> int:
     if output.exists():
         raise OpcostError(
             f"{output} was written meanwhile; the readings stay in {recording.folder}: move "

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from opcost.energy.meter import Implausible, Meter, MeterUnavailable
-from opcost.energy.meters import every_meter, open_meter, unseen
-from opcost.errors import OpcostError, closest, reported
+from opcost.energy.meters import every_meter, open_meter, unseen, unseen_kinds
+from opcost.errors import FULL, OpcostError, closest, reported
 from opcost.power.attribution import MEMORY, NOBODY, PROCESSOR_TIME, User
 from opcost.power.recording import END, READ, SAMPLE, STATE, Recording
 
@@ -192,9 +192,15 @@ def main() -> None:
             parent, user = settings["parent"], settings["user"]
             sampler = Sampler(recording, sources, parent if user is None else user)
             sampler.read()
+            why_none = unseen_kinds() if not sources and settings["devices"] is None else []
             known = {"missing": missing, "period_s": period_s, "labels": settings["labels"]}
-            recording.begin({"sources": [each.described for each in sources], **known})
+            described = [each.described for each in sources]
+            recording.begin({"sources": described, "unseen": why_none, **known})
             run(sampler, period_s, parent)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            sys.exit(error.errno)  # the file of its error output is on the same disk
         finally:
             if settings["temporary"] and os.getppid() != settings["parent"]:  # it was killed
                 shutil.rmtree(recording.folder, ignore_errors=True)

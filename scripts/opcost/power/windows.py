@@ -14,7 +14,7 @@ from opcost.power.monitor import Monitor, kept_recordings
 from opcost.power.recording import around
 from opcost.power.text import as_line, as_text
 from opcost.statistics import Estimate
-from opcost.text import seconds
+from opcost.text import seconds, wrapped
 
 _PART_S = 60.0
 """A part of this length of a window that is not over is not evaluated again. Limits of parts add
@@ -108,7 +108,10 @@ class Window:
     def __str__(self) -> str:
         if self._end_s is None:
             return f"{self.name}: not over"
-        return "\n".join(as_text(self.name, Estimate(self.time_s, None, None), self.devices))
+        lines = as_text(self.name, Estimate(self.time_s, None, None), self.devices)
+        if unseen := self._monitor.unseen:
+            lines += wrapped([f"No other device is seen: {'; '.join(unseen)}."])
+        return "\n".join(lines)
 
 
 @contextmanager
