@@ -180,7 +180,9 @@ def test_the_difference_of_sum_and_whole_has_two_parts(model, call_s, whole_s):
 def test_an_operator_in_context_is_compared_with_it_isolated(model):
     found = estimate(model, whole(model, 1.2e-3, 0.1))
     rows = found.in_context.rows()
-    assert {each["tuple_id"] for each in rows} == found.model.kernel_ids
+    assert {each["tuple_id"] for each in rows} == {
+        each.operator_tuple.tuple_id for each, _ in found.model.kernels()
+    }
     for each in rows:
         assert each["in_context_time_s"] == pytest.approx(1.2e-3)
         assert each["time_in_context_ratio"] == pytest.approx(1.2)

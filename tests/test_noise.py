@@ -83,7 +83,6 @@ def test_the_model_error_is_the_root_mean_square_of_log_ratios_shrunk_to_a_usual
     assert found.models == 2
     reach = student_97_5(6) * found.sd
     assert found.half_width == pytest.approx(reach)
-    assert math.log(found.factor.high) == pytest.approx(reach)
 
 
 def test_the_model_error_of_a_model_is_from_the_others_of_its_mode():

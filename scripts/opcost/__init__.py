@@ -31,6 +31,7 @@ def explain(
     target: str | None = None,
     batch_size: int | None = None,
     dtype: str | None = None,
+    predict: bool = True,
 ) -> "ModelCost":
     """The cost of a model, from the measured operators in a database. Measures nothing.
 
@@ -53,6 +54,9 @@ def explain(
     the databases that are part of opcost. `target` selects a target by name, or by conditions_id in
     a merged database; the default is the first one with the most operators measured.
 
+    With `predict`, operators that nobody measured on the target are predicted from others, if they
+    are alike; `predicted_share` says how much of the time they are.
+
     Raises opcost.errors.OpcostError, with a remedy, if the model cannot be built or run, or a file
     is not a database.
 
@@ -69,9 +73,8 @@ def explain(
     """
     from opcost.costs.lookup import look_up
 
-    return look_up(
-        model, inputs, {} if kwargs is None else kwargs, database, target, batch_size, dtype
-    )
+    kwargs = {} if kwargs is None else kwargs
+    return look_up(model, inputs, kwargs, database, target, batch_size, dtype, predict)
 
 
 def run(

@@ -147,14 +147,6 @@ class ModelError:
     models: int
 
     @property
-    def factor(self) -> Estimate:
-        """The factor between an estimate and the time or energy of the model: one, with an
-        interval.
-        """
-        reach = math.exp(student_97_5(USUAL_DEGREES + self.models) * self.sd)
-        return Estimate(1.0, 1 / reach, reach)
-
-    @property
     def half_width(self) -> float:
         """Half of the 95 % interval, relative."""
         return student_97_5(USUAL_DEGREES + self.models) * self.sd

@@ -92,6 +92,12 @@ _PATH = click.Path(path_type=Path)
     help="Memory of the device for weights and activations, such as 2GiB: also print which weights "
     "are copied in from the host for each pass, and the cost.",
 )
+@click.option(
+    "--predict/--no-predict",
+    default=True,
+    help="Predict operators that nobody measured on a target from others there, if they are alike; "
+    "without, the cost of the others is a lower limit. Default: --predict.",
+)
 @click.option("--details", is_flag=True, help="Also print flags, runs and what makes up each ±.")
 @click.option("--json", "as_json", is_flag=True, help="Print the complete result as JSON.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print a row per operator tuple and target.")
@@ -115,6 +121,7 @@ def command(
     top: int,
     depth: int | None,
     budget_bytes: int | None,
+    predict: bool,
     details: bool,
     as_json: bool,
     as_csv: bool,
@@ -128,7 +135,7 @@ def command(
     FILE.py:factory or package.module:factory with its inputs. Training steps, autocast and requests
     to language models need a model config. This measures nothing and needs neither a GPU nor
     weights. Exits with 0 if it has the complete answer on at least one target, with --offload with
-    the copies from the host; else with 3, because operators are missing.
+    the copies from the host; else with 3, because operators are missing, predicted or not.
 
     \b
     opcost explain alexnet
@@ -152,7 +159,7 @@ def command(
     if not defined.generations:
         [tuples] = extracted
         found: Sequence[Explanation | RequestExplanation] = (
-            explained := explain(tuples, paths, targets)
+            explained := explain(tuples, paths, targets, predict and budget_bytes is None)
         )
         what = {"definition": json.loads(defined.models[tuples.model].to_json())}
         text = partial(as_text, tuples, explained, name=model, details=details)
@@ -185,7 +192,7 @@ def command(
         show(text(top=top, depth=depth))
         if budget_bytes is not None:
             show(f"\n{offload_as_text(memory, answers, top)}")
-    complete = [each.is_complete for each in found]
+    complete = [each.is_complete and not each.is_predicted for each in found]
     if budget_bytes is not None:
         complete = [a and b.is_complete for a, b in zip(complete, answers, strict=True)]
     if not any(complete):

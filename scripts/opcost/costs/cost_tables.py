@@ -20,6 +20,7 @@ def missing_lines(where: str, missing: Sequence[Term], total: int, most: int) ->
     lines = [f"Missing on {where}: {len(missing)} of {total} operators"]
     for term in missing[:most]:
         why = "" if term.row is None else f": {term.row['status']}: {term.row['error']}"
+        why = ": predicted" if term.predicted else why
         lines.append(f"  {term.calls} x {shortened(str(term.record.operator_tuple), _LINE)}{why}")
     more = len(missing) - most
     return [*lines, *([f"  ... and {more} more (--json lists all)"] if more > 0 else [])]

@@ -15,8 +15,9 @@ Intervals follow the model of noise (noise.py).
 # ASSUME that end-to-end runs vary as those of operators do.
 
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Any
@@ -65,13 +66,15 @@ class ModelEstimate:
     """The sum over `terms`: a model's kernel-launching tuples, with their rows on one target.
 
     `end_to_end` are the runs of the model on that target, if any, `of_target` the noise of
-    the target; by default that of the terms alone.
+    the target; by default that of the terms alone. `prediction_errors` are, for each quantity, half
+    of the 95 % interval of the sum of the predicted terms, relative.
     """
 
     model: ModelTuples
     terms: Sequence[Term]
     end_to_end: Sequence[Row] = ()
     of_target: Noise | None = None
+    prediction_errors: Mapping[Quantity, float] = field(default_factory=dict)
 
     @cached_property
     def noise(self) -> Noise:
@@ -80,13 +83,18 @@ class ModelEstimate:
 
     @cached_property
     def measured(self) -> list[Term]:
-        """The terms that have a result."""
+        """The terms that have a measured result."""
         return [term for term in self.terms if term.measured]
+
+    @cached_property
+    def known(self) -> list[Term]:
+        """The terms that have a result, measured or predicted."""
+        return [term for term in self.terms if term.known]
 
     @cached_property
     def rows(self) -> list[Row]:
         """The results."""
-        return [term.row for term in self.measured if term.row]
+        return [term.row for term in self.known if term.row]
 
     @cached_property
     def calls(self) -> int:
@@ -312,9 +320,30 @@ class ModelEstimate:
         return self.with_model_error(self.summed_energy, ENERGY)
 
     def with_model_error(self, total: Estimate | None, quantity: Quantity) -> Estimate | None:
-        """A sum over operators, in an interval that also holds the model error if known."""
+        """A sum over operators, in an interval that also holds the error of what is predicted, and
+        the model error if known.
+        """
         error = self.model_error(quantity)
-        return total if total is None or error is None else product(total, error.factor)
+        halves = [error.half_width if error else 0.0, self.prediction_half(quantity)]
+        if total is None or not any(halves):
+            return total
+        reach = math.exp(math.hypot(*halves))
+        return product(total, Estimate(1.0, 1 / reach, reach))
+
+    def prediction_half(self, quantity: Quantity) -> float:
+        """What predicted terms add to half of the interval, relative."""
+        return self.predicted_share(quantity) * self.prediction_errors.get(quantity, 0.0)
+
+    def predicted_share(self, quantity: Quantity = TIME) -> float:
+        """The share of predicted terms in the sum over the operators."""
+        parts = [
+            (term.calls * term.row[quantity.value], term.predicted)
+            for term in self.known
+            if term.row and term.row[quantity.value] is not None
+        ]
+        return math.fsum(each for each, predicted in parts if predicted) / (
+            math.fsum(each for each, _ in parts) or 1.0
+        )
 
     def model_error(self, quantity: Quantity) -> ModelError | None:
         """The model error, from the other models that were measured end to end on the target."""
@@ -374,7 +403,7 @@ class ModelEstimate:
         return module_shares(self.model, self.addable, by_call_s, depth)
 
     def _weighted(self, quantity: Quantity) -> Iterable[tuple[float, Estimate]]:
-        for term in self.measured:
+        for term in self.known:
             estimate = self.noise.value(term.row or {}, quantity)
             if estimate is not None:
                 yield term.calls, estimate

@@ -1,6 +1,6 @@
 """The estimated cost of a model on each target of a database."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from opcost.addresses import definition_address
 from opcost.costs.breakdown import Part, breakdown
 from opcost.costs.comparison import CONDITIONS, compare
+from opcost.costs.completion import Completion, Target, completed
 from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
 from opcost.costs.headline import RUNS
 from opcost.costs.shares import operator_shares
@@ -20,10 +21,11 @@ from opcost.databases.database import read_database, rows_of
 from opcost.databases.model_ratios import read_ratios
 from opcost.errors import OpcostError, closest
 from opcost.models.definition import ModelDefinition
+from opcost.prediction.predictor import COLUMNS as PREDICTED_FROM
 from opcost.results_folder import DATABASE, MODELS, measurements, runs_of_subject
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
-from opcost.rows.flags import POWER_CAPPED
+from opcost.rows.flags import POWER_CAPPED, PREDICTED
 from opcost.rows.quantities import CALL_TIME, COMPARED, HOST_TIME, PHASE_TIMES, TIME, Quantity
 from opcost.rows.runs import noise_of
 from opcost.studies import folder_named
@@ -47,6 +49,7 @@ END_TO_END_COLUMNS = tuple(
 """The columns of end-to-end rows that an estimate reads."""
 
 _OF_OPERATORS = (*OPERATOR_COLUMNS, "conditions_id", "measured_at")
+_OF_MISSING = ("tuple_id", "description", "calls", "status", "error")
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ class Explanation:
 
     `conditions_id` distinguishes targets of one name in a merged database; it is None in others.
     `elsewhere` are the target's names under other conditions that the database has operators of.
+    `completion` has the predictions among the estimate's terms, None without any attempt.
     """
 
     database: Path
@@ -62,6 +66,7 @@ class Explanation:
     conditions_id: str | None
     estimate: ModelEstimate
     elsewhere: tuple[str, ...] = ()
+    completion: Completion | None = None
 
     @property
     def device_name(self) -> str | None:
@@ -75,7 +80,7 @@ class Explanation:
 
     @property
     def missing(self) -> list[Term]:
-        """The tuples without a result, the most often called first."""
+        """The tuples without a measured result, the most often called first."""
         terms = [term for term in self.estimate.terms if not term.measured]
         return sorted(terms, key=lambda term: -term.calls)
 
@@ -114,6 +119,11 @@ class Explanation:
         return self.estimate.time is not None
 
     @property
+    def is_predicted(self) -> bool:
+        """Whether some operators are predicted."""
+        return any(term.predicted for term in self.estimate.terms)
+
+    @property
     def measured_on(self) -> str | None:
         """The day on which the last of the tuples was measured."""
         times = [row["measured_at"] for row in self.estimate.rows if row["measured_at"]]
@@ -136,6 +146,11 @@ class Explanation:
             RUNS: [row[TIME.value] for row in of_model.timed_rows] if known else [],
         }
 
+    def nearest(self, term: Term) -> Sequence[Row]:
+        """The measured rows next to a predicted tuple, the nearest first; empty for another."""
+        tuple_id = term.record.operator_tuple.tuple_id
+        return self.completion.nearest.get(tuple_id, ()) if self.completion else ()
+
     def operators(self) -> list[dict[str, Any]]:
         """The cost by operator, largest first, views last."""
         return operator_shares(self.estimate.model, self.estimate.addable)
@@ -156,7 +171,30 @@ class Explanation:
             "conditions_id": self.conditions_id,
             "device_name": self.device_name,
         }
-        return [keys | _tuple_row(term) for term in self.estimate.terms]
+        return [keys | self._tuple_row(term) for term in self.estimate.terms]
+
+    def _tuple_row(self, term: Term) -> dict[str, Any]:
+        operator_tuple, row = term.record.operator_tuple, term.row or {}
+        why = "not in the database" if term.row is None else None
+        if self.completion and (refused := self.completion.refused.get(operator_tuple.tuple_id)):
+            why = f"{why or row['error']}; not predicted: {refused}"
+        return {
+            "tuple_id": operator_tuple.tuple_id,
+            "operator": operator_tuple.operator,
+            "description": str(operator_tuple),
+            "calls": term.calls,
+            "flops": term.record.flops,
+            "bytes": term.record.bytes,
+            **{name: row[name] for name in ANSWER if row},
+            **({} if row else {"status": "missing"}),
+            **({"status": PREDICTED} if term.predicted else {}),
+            "error": why or row["error"],
+            **{
+                f"all_calls_{quantity.value}": term.calls * row[quantity.value]
+                for quantity in COMPARED
+                if row.get(quantity.value) is not None
+            },
+        }
 
     def to_document(self) -> dict[str, Any]:
         """The explanation as JSON data."""
@@ -169,6 +207,7 @@ class Explanation:
             "device_name": self.device_name,
             **self.compared,
             "calls_unverified": self.calls_unverified,
+            "predicted_share": self.estimate.predicted_share(),
             "parts": {
                 str(quantity): [asdict(part) for part in self.parts(quantity)]
                 for quantity in COMPARED
@@ -178,17 +217,24 @@ class Explanation:
                 {**row, "parameters": parameters.get(row["module_path"])} for row in self.modules()
             ],
             "missing": [
-                {key: row[key] for key in ("tuple_id", "description", "calls", "status", "error")}
-                for row in map(_tuple_row, self.missing)
+                {
+                    **{key: row[key] for key in _OF_MISSING},
+                    "nearest": [each["tuple_id"] for each in self.nearest(term)],
+                }
+                for term in self.missing
+                for row in [self._tuple_row(term)]
             ],
         }
 
 
 def explain(
-    model: ModelTuples, databases: Sequence[Path], targets: Collection[str] = ()
+    model: ModelTuples,
+    databases: Sequence[Path],
+    targets: Collection[str] = (),
+    predict: bool = False,
 ) -> list[Explanation]:
     """The cost of a model on every target of the databases, or on the `targets` of these names or
-    conditions_ids.
+    conditions_ids; with what is missing predicted from other tuples, if wanted and possible.
 
     Operators of different targets or conditions are never added up. Raises OpcostError for a file
     that is not a database or holds no row, and for a target that none of them has.
@@ -196,8 +242,9 @@ def explain(
     check_extracted(model)
     found = []
     known: set[str | None] = set()
-    for path in databases:
-        table = read_database(path, _OF_OPERATORS)
+    columns = [*_OF_OPERATORS, *(PREDICTED_FROM if predict else ())]
+    tables = {path: read_database(path, columns) for path in databases}
+    for path, table in tables.items():
         if not len(table):
             raise OpcostError(f"{path} holds no measurement: name another database, or measure")
         groups = _groups(table)
@@ -206,6 +253,8 @@ def explain(
             results = None if conditions_id else _results_of(path)
             named = _as_in_study(model, target, results) if results else model
             explained = _explanation(named, path, table, target, conditions_id)
+            if predict:
+                explained = _completed(explained, tables)
             if not explained.has_data:
                 explained = replace(explained, elsewhere=_elsewhere(model, table, target))
             found.append(explained)
@@ -223,7 +272,11 @@ def explain_in_study(model: ModelTuples, target: str) -> Explanation:
 
 
 def _explanation(
-    model: ModelTuples, path: Path, table: pa.Table, target: str, conditions_id: str | None
+    model: ModelTuples,
+    path: Path,
+    table: pa.Table,
+    target: str,
+    conditions_id: str | None,
 ) -> Explanation:
     results = None if conditions_id else _results_of(path)
     here = _there(model, target, results) if results else model
@@ -233,6 +286,26 @@ def _explanation(
     noise = noise_of(rows_of(table, target, conditions_id), ratios)
     estimate = ModelEstimate(here, terms_of(here, rows, set()), runs, noise)
     return Explanation(path, target, conditions_id, estimate)
+
+
+def _completed(explained: Explanation, tables: Mapping[Path, pa.Table]) -> Explanation:
+    """With predictions of what was not measured, from the target's own rows and those of others."""
+    estimate = explained.estimate
+    if all(term.row for term in estimate.terms):
+        return explained
+    place = (explained.database, explained.target, explained.conditions_id)
+    measured = {
+        (path, *group): _of_group(table, *group).to_pylist()
+        for path, whole in tables.items()
+        for table in [whole.filter(pc.equal(whole["status"], "ok"))]
+        for group in _groups(table)
+    }
+    own = measured.pop(place, [])
+    kind = comparability.kind_of(own[0]) if own else None
+    others = [rows for rows in measured.values() if comparability.kind_of(rows[0]) == kind]
+    found = completed(estimate.terms, Target(own, estimate.noise.ratios, others))
+    estimate = replace(estimate, terms=found.terms, prediction_errors=found.errors)
+    return replace(explained, estimate=estimate, completion=found)
 
 
 def _results_of(path: Path) -> Path | None:
@@ -273,13 +346,16 @@ def _rows(
     table: pa.Table, target: str, conditions_id: str | None, model: ModelTuples
 ) -> dict[str, Row]:
     """Tuple id -> the model's row in a group."""
-    wanted = pc.and_(
-        pc.equal(table["target"], target),
-        pc.is_in(table["tuple_id"], pa.array(model.by_id, pa.string())),
-    )
+    of_group = _of_group(table, target, conditions_id)
+    of_model = pc.is_in(of_group["tuple_id"], pa.array(model.by_id, pa.string()))
+    return {row["tuple_id"]: row for row in of_group.filter(of_model).to_pylist()}
+
+
+def _of_group(table: pa.Table, target: str, conditions_id: str | None) -> pa.Table:
+    wanted = pc.equal(table["target"], target)
     if conditions_id is not None:
         wanted = pc.and_(wanted, pc.equal(table["conditions_id"], conditions_id))
-    return {row["tuple_id"]: row for row in table.filter(wanted).to_pylist()}
+    return table.filter(wanted)
 
 
 def _as_in_study(model: ModelTuples, target: str, results: Path) -> ModelTuples:
@@ -331,23 +407,3 @@ def _end_to_end(model: ModelTuples, target: str, results: Path) -> list[Row]:
         for path in runs_of_subject(folder_named(target, results), MODELS, name)
         for row in records.read(path, schemas.MODEL, END_TO_END_COLUMNS).to_pylist()
     ]
-
-
-def _tuple_row(term: Term) -> dict[str, Any]:
-    operator_tuple, row = term.record.operator_tuple, term.row or {}
-    return {
-        "tuple_id": operator_tuple.tuple_id,
-        "operator": operator_tuple.operator,
-        "description": str(operator_tuple),
-        "calls": term.calls,
-        "flops": term.record.flops,
-        "bytes": term.record.bytes,
-        "status": "missing",
-        "error": "not in the database" if term.row is None else None,
-        **{name: row[name] for name in ANSWER if row},
-        **{
-            f"all_calls_{quantity.value}": term.calls * row[quantity.value]
-            for quantity in COMPARED
-            if row.get(quantity.value) is not None
-        },
-    }

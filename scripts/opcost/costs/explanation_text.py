@@ -187,7 +187,7 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
             "conditions": _conditions(explanation, explanations),
             **costs,
             **_lower_limit(row),
-            "source": _cost_of(row),
+            "source": _source(explanation, row),
             "operators": f"{row['measured_tuples']}/{row['tuples']}",
             "protocol": str(explanation.protocol_version or "-"),
             "database": source,
@@ -248,6 +248,12 @@ def _cost_of(compared: Row) -> str:
     return "-" if compared[TIME.of("estimate").value] is None else "estimate"
 
 
+def _source(explanation: Explanation, compared: Row) -> str:
+    """Where the cost is from, and how much of it is predicted."""
+    found, share = _cost_of(compared), explanation.estimate.predicted_share()
+    return f"{percent(share)} predicted" if found == "estimate" and share else found
+
+
 def sources_of(explanations: Sequence[Explanation]) -> list[str]:
     """The database of each, with the day of its last measurement of the model's operators. Those of
     one file name are told apart by their paths.
@@ -296,6 +302,13 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
         if each.end_to_end_conflict and not each.estimate.conflict:
             why = each.end_to_end_conflict
             notes.append(f"The end-to-end measurement on {each.target} is left out: {why}.")
+        share = each.estimate.predicted_share()
+        if share and each.estimate.time is not None:
+            notes.append(
+                f"On {each.target}, {percent(share)} of the time is predicted, of operators that "
+                "nobody measured there, from others that somebody did. ± includes how far such "
+                "predictions are off."
+            )
         missing += missing_lines(each.target, each.missing, len(each.estimate.terms), _MISSING)
     capped = [
         f"{percent(each.capped_share)} on {each.target}"
@@ -365,6 +378,10 @@ def _details(model: ModelTuples, explanation: Explanation) -> str:
     every = missing_lines(
         explanation.target, explanation.missing, len(explanation.estimate.terms), 10
     )
+    for term in explanation.missing:
+        if near := explanation.nearest(term):
+            names = "; ".join(f"{row['description']}: {TIME.shown(row)}" for row in near)
+            every += wrapped([f"{term.record.operator_tuple}: predicted from {names}"], "  ")
     return "\n".join([*lines, *wrapped(notes, "  "), *every])
 
 

@@ -72,6 +72,7 @@ def _ratio(
             estimate.summed_energy, combined_value(sure, ENERGY, measured.noise.variations[ENERGY])
         ),
         max(row["measured_at"] for row in runs).isoformat(),
+        {each.operator_tuple.tuple_id: calls for each, calls in model.kernels()},
     )
 
 

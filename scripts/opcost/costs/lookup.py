@@ -23,6 +23,7 @@ def look_up(
     target: str | None,
     batch_size: int | None,
     dtype: str | None,
+    predict: bool = True,
 ) -> ModelCost:
     """As `opcost.explain` describes."""
     given = batch_size is not None
@@ -32,7 +33,7 @@ def look_up(
     if not databases:
         raise OpcostError("no database is given: name one, or leave it out for the default")
     tuples = _tuples(model, inputs, kwargs, batch_size, dtype)
-    found = explain(tuples, databases, [] if target is None else [target])
+    found = explain(tuples, databases, [] if target is None else [target], predict)
     if not found:
         names = ", ".join(map(str, databases))
         raise OpcostError(f"there is no measured operator in {names}: run opcost run MODEL")

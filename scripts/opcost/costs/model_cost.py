@@ -83,6 +83,11 @@ class ModelCost:
         return half
 
     @property
+    def predicted_share(self) -> float:
+        """The share of the operators' time that is predicted, from other tuples of the target."""
+        return self._chosen.estimate.predicted_share()
+
+    @property
     def end_to_end_time(self) -> Estimate | None:
         """Seconds measured end to end; None if the database's study does not have the model."""
         measured, compared = TIME.of("end_to_end"), self._chosen.compared
@@ -197,7 +202,8 @@ class ModelCost:
         energy = f", {with_interval(self.energy, ENERGY.show)}" if self.energy else ""
         where = f"{self.target} ({self.device})" if self.device else self.target
         time = with_interval(self.time, TIME.show)
-        return f"{time}{energy} on {where}; {shares_text(self._chosen.parts(), _NAMED)}"
+        predicted = f" ({percent(self.predicted_share)} predicted)" if self.predicted_share else ""
+        return f"{time}{energy}{predicted} on {where}; {shares_text(self._chosen.parts(), _NAMED)}"
 
     def _repr_html_(self) -> str:
         heading = f"<p><b>{html.escape(self.model.model)}</b>: {html.escape(self._summary())}</p>"

@@ -47,6 +47,11 @@ class RequestExplanation:
         """Whether there is a time."""
         return all(each.is_complete for each in self.steps.values())
 
+    @property
+    def is_predicted(self) -> bool:
+        """Never: steps are measured, or missing."""
+        return any(each.is_predicted for each in self.steps.values())
+
     def tuples(self) -> list[dict[str, Any]]:
         """A row of `schemas.EXPLANATION` for each tuple of each step that launches a kernel."""
         return [row for each in self.steps.values() for row in each.tuples()]

@@ -94,7 +94,7 @@ def module_shares(
 
 def _costs(by_id: Mapping[str, Term], counts: Mapping[str, int]) -> dict[str, Any]:
     terms = [replace(by_id[tuple_id], calls=count) for tuple_id, count in counts.items()]
-    complete = all(term.measured for term in terms)
+    complete = all(term.known for term in terms)
     return {
         "calls": sum(term.calls for term in terms),
         "tuples": len(terms),
@@ -140,7 +140,7 @@ def _sum(terms: Sequence[Term], column: str) -> float | None:
 
 
 def _partial_sum(terms: Sequence[Term], column: str) -> float | None:
-    """The sum of what is known; None if terms are measured, and none of them has a value."""
-    rows = [(term.calls, term.row[column]) for term in terms if term.measured and term.row]
+    """The sum of what is known; None if terms have results, and none of them has a value."""
+    rows = [(term.calls, term.row[column]) for term in terms if term.known and term.row]
     known = [calls * value for calls, value in rows if value is not None]
     return math.fsum(known) if known or not rows else None

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from opcost.rows.flags import PREDICTED
 from opcost.tuples.model_tuples import ModelTuples, total_flops
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -13,7 +14,9 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Term:
-    """One kernel-launching tuple of a model, how often it is called, and its row if any."""
+    """One kernel-launching tuple of a model, how often it is called, and its row if any: measured,
+    or predicted.
+    """
 
     record: TupleRecord
     calls: int
@@ -21,9 +24,19 @@ class Term:
     filtered: bool
 
     @property
-    def measured(self) -> bool:
-        """Whether it has a result."""
+    def known(self) -> bool:
+        """Whether it has a result, measured or predicted."""
         return self.row is not None and self.row["status"] == "ok"
+
+    @property
+    def predicted(self) -> bool:
+        """Whether its result is a prediction."""
+        return self.row is not None and PREDICTED in (self.row["flags"] or ())
+
+    @property
+    def measured(self) -> bool:
+        """Whether it has a result that was measured."""
+        return self.known and not self.predicted
 
 
 def terms_of(model: ModelTuples, rows: Mapping[str, Row], filtered: set[str]) -> list[Term]:
@@ -53,7 +66,7 @@ def why_incomplete(terms: Sequence[Term]) -> str | None:
             "the model launches no kernel: its time is that of calls alone, and a target's call "
             "overhead is stored in the rows of operators"
         )
-    missing = [term for term in terms if not term.measured]
+    missing = [term for term in terms if not term.known]
     if not missing:
         return None
     parts = []

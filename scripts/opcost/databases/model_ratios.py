@@ -1,9 +1,9 @@
 """The ratios of estimate and end-to-end of the models that were measured with a database.
 
 They are metadata of its file, JSON under `opcost.model_ratios`: target, or conditions_id in a
-merged database -> model, whether it trains, ln(estimate / end-to-end) of time and energy, and when
-it was measured. The model error follows from them when an estimate is read (`noise`), so that no
-row depends on models.
+merged database -> model, whether it trains, ln(estimate / end-to-end) of time and energy, when it
+was measured, and its calls by tuple id. The model error follows from them when an estimate is read
+(`noise`), so that no row depends on models.
 """
 
 import json

@@ -1,23 +1,22 @@
 """Plan round 1 of a target from its measured rows: what remains, how long it takes, and the
 selection under a budget.
 
-The time of an operator is first predicted from FLOPs and bytes; measured rows then refine the
-prediction by a fit. Predictions determine order and plan, never a result.
+The time of an operator is first guessed from FLOPs and bytes, then predicted from measured rows.
+Here, predictions determine order and plan, never a result.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
 
 from opcost.addresses import Addresses
 from opcost.devices.device_file import read_device
 from opcost.devices.kinds import kind_of
 from opcost.launch_modes import EAGER
+from opcost.prediction.predictor import Predictor
 from opcost.results_folder import MODELS, OPERATORS, device_file, measurements, model_of
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
@@ -33,7 +32,6 @@ _COLUMNS = ("status", "flags", *TIME.names, "started_at", "device_time_s")
 _GUESSED_RATES = (5e-6, 1e-11, 1e-10)
 """Approximate seconds per call, FLOP and byte on one core; only their ratios affect the order."""
 
-_MIN_S = 1e-7
 _MIN_ROWS = 8
 _JOB_S = 1.0
 _GPU_START_S = 1.0
@@ -177,51 +175,40 @@ def explained_shares(
 
 
 def predicted_times_s(tuples: Mapping[str, TupleRecord], rows: Iterable[Row]) -> dict[str, float]:
-    """Seconds of each tuple: measured, or predicted from FLOPs and bytes.
-
-    Seconds per call, FLOP and byte are fitted to the rows of the same operator, or of all
-    operators if it has few rows, by non-negative least squares of the relative error (Lawson and
-    Hanson 1974).
+    """Seconds of each tuple: measured; or as predicted from those that are, however unlike it; or
+    guessed from FLOPs and bytes while few are measured.
     """
-    measured = {row["tuple_id"]: row["time_s"] for row in rows if row["time_s"] is not None}
-    by_operator: dict[str, list[str]] = defaultdict(list)
-    for tuple_id in measured.keys() & tuples.keys():
-        by_operator[tuples[tuple_id].operator_tuple.operator].append(tuple_id)
-    everything = [tuple_id for ids in by_operator.values() for tuple_id in ids]
-    general = _fit(tuples, everything, measured, np.array(_GUESSED_RATES))
-    rates = {
-        operator: _fit(tuples, ids, measured, general) for operator, ids in by_operator.items()
+    measured = {
+        row["tuple_id"]: row["time_s"]
+        for row in rows
+        if row["tuple_id"] in tuples and row["time_s"] is not None
     }
-    return {
-        tuple_id: measured.get(tuple_id)
-        or max(_MIN_S, float(_work(record) @ rates.get(record.operator_tuple.operator, general)))
-        for tuple_id, record in tuples.items()
-    }
+    missing = {tuple_id: each for tuple_id, each in tuples.items() if tuple_id not in measured}
+    if len(measured) < _MIN_ROWS or not missing:
+        per_call_s, per_flop_s, per_byte_s = _GUESSED_RATES
+        guessed = {
+            tuple_id: per_call_s + per_flop_s * (each.flops or 0) + per_byte_s * each.bytes
+            for tuple_id, each in missing.items()
+        }
+        return guessed | measured
+    known = [
+        {
+            "tuple_id": tuple_id,
+            "canonical_json": tuples[tuple_id].operator_tuple.canonical_json,
+            "flops": tuples[tuple_id].flops,
+            "bytes": tuples[tuple_id].bytes,
+            TIME.value: time_s,
+        }
+        for tuple_id, time_s in measured.items()
+    ]
+    expected = Predictor(known, TIME, {}).expected(list(missing.values()))
+    return dict(zip(missing, expected, strict=True)) | measured
 
 
 def memory_bytes(record: TupleRecord) -> int:
     """The minimum memory of a call on its device: arguments and results, without workspaces."""
     arguments = sum(spec.bytes for _, spec in record.operator_tuple.tensors if spec.memory is None)
     return arguments + sum(spec.bytes for spec in record.outputs)
-
-
-def _fit(
-    tuples: Mapping[str, TupleRecord],
-    ids: Sequence[str],
-    measured: Mapping[str, float],
-    otherwise: np.ndarray,
-) -> np.ndarray:
-    if len(ids) < _MIN_ROWS:
-        return otherwise
-    relative = np.array([_work(tuples[tuple_id]) / measured[tuple_id] for tuple_id in ids])
-    scale = relative.max(axis=0)
-    scale[scale == 0] = 1
-    fitted, _ = nnls(relative / scale, np.ones(len(ids)))
-    return fitted / scale
-
-
-def _work(record: TupleRecord) -> np.ndarray:
-    return np.array([1.0, record.flops or 0, record.bytes])
 
 
 def _guessed_job_s(settings: MeasurementSettings, device: str) -> float:

@@ -190,6 +190,11 @@ ASSUMED_SENSOR = _flag(
     "the power sensor was not, or not completely, characterised",
     "run snakemake --cores 1 characterize",
 )
+PREDICTED = _flag(
+    "predicted",
+    "nobody measured this: it is interpolated between rows of the target",
+    "see docs/explanation/prediction.md",
+)
 IMPORTED = _flag(
     "imported", "measured by others, with other methods", "see docs/how_to/databases.md"
 )

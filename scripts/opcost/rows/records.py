@@ -17,7 +17,6 @@ from opcost.launch_modes import EAGER
 from opcost.rows.checks import Together, check
 from opcost.rows.columns import SETTINGS
 from opcost.rows.comma_separated import write_csv
-from opcost.rows.comparability import meaning
 from opcost.rows.schemas import SCHEMA_VERSION
 from opcost.rows.seal import BrokenSeal, check_seal, seal
 from opcost.study import Conditions, ModelDefinition
@@ -222,15 +221,6 @@ def number_of_rows(path: Path) -> int:
     with opened(path) as file, suppress(*_UNREADABLE):
         return int(pq.read_metadata(file).num_rows)
     return 0
-
-
-def measured_under(
-    conditions: Conditions, paths: Sequence[Path], schema: pa.Schema, columns: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Some columns of those rows that were measured under conditions of the same meaning."""
-    table = read_all(paths, schema, [*columns, "conditions_json"])
-    wanted = meaning(conditions.to_json())
-    return [row for row in table.to_pylist() if meaning(row.pop("conditions_json")) == wanted]
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from opcost import noise, statistics
 from opcost.noise import ModelError, Runs, Variation, block_error, combined, disagree, pooled
 from opcost.rows import comparability
-from opcost.rows.flags import DISTURBED, IMPORTED, RUNS_DISAGREE
+from opcost.rows.flags import DISTURBED, IMPORTED, PREDICTED, RUNS_DISAGREE
 from opcost.rows.quantities import ENERGY, HOST_TIME, MEASURED, POWER, TIME, Quantity
 from opcost.statistics import Estimate
 
@@ -113,7 +113,8 @@ def combined_value(
 class ModelRatio:
     """ln(estimate / end-to-end) of a model on a target; None where one of the two is unknown.
 
-    `measured_at` is when it was last measured end to end, in ISO 8601 and UTC.
+    `measured_at` is when it was last measured end to end, in ISO 8601 and UTC; `calls` are the
+    numbers of its calls by tuple id.
     """
 
     model: str
@@ -121,6 +122,7 @@ class ModelRatio:
     time: float | None
     energy: float | None
     measured_at: str | None = None
+    calls: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def of(self, quantity: Quantity) -> float | None:
         """The one of time or energy."""
@@ -135,10 +137,10 @@ class Noise:
     ratios: Sequence[ModelRatio] = ()
 
     def value(self, row: Row, quantity: Quantity) -> Estimate | None:
-        """A quantity of an operator's row, with the run-to-run variation of the target; that of an
-        imported row, whose variation is unknown, as it is.
+        """A quantity of an operator's row, with the run-to-run variation of the target; that of a
+        row without runs, imported or predicted, as it is.
         """
-        if IMPORTED in (row["flags"] or ()):
+        if {IMPORTED, PREDICTED} & {*(row["flags"] or ())}:
             return quantity.read(row)
         if quantity == ENERGY:
             time, power = self.value(row, TIME), self.value(row, POWER)

@@ -165,11 +165,6 @@ class ModelTuples:
         different = sum(group.bytes for group in self.weights)
         return max(0.0, 1 - different / read) if read else 0.0
 
-    @cached_property
-    def kernel_ids(self) -> frozenset[str]:
-        """The ids of the distinct tuples that launch kernels."""
-        return frozenset(record.operator_tuple.tuple_id for record, _ in self.kernels())
-
     def launched(self) -> dict[OperatorTuple, int]:
         """The number of calls of each tuple that launches a kernel."""
         return {record.operator_tuple: count for record, count in self.kernels()}

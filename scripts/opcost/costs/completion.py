@@ -1,0 +1,127 @@
+"""A model's terms, completed by predictions where a target has no rows."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from opcost.costs.terms import Row, Term
+from opcost.prediction.predictor import LEAST_SHARED, Prediction, Predictor, Unpredictable
+from opcost.rows.flags import PREDICTED, WAITS_FOR_DEVICE
+from opcost.rows.quantities import ENERGY, HOST_TIME, MEASURED, POWER, TIME, Quantity
+from opcost.rows.runs import ModelRatio
+from opcost.statistics import Estimate
+from opcost.tuples.tuple_record import TupleRecord
+
+
+@dataclass(frozen=True)
+class Completion:
+    """The terms of a model; `errors` are as in `ModelEstimate`, `nearest` the measured rows next to
+    each predicted tuple, and `refused` why a tuple has no prediction, by tuple id.
+    """
+
+    terms: list[Term]
+    errors: dict[Quantity, float] = field(default_factory=dict)
+    nearest: dict[str, Sequence[Row]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Target:
+    """All rows of a target with a result, with the columns of an estimate and `predictor.COLUMNS`;
+    the ratios of its models; and those rows of each other target.
+    """
+
+    rows: Sequence[Row]
+    ratios: Sequence[ModelRatio]
+    others: Sequence[Sequence[Row]]
+
+    def predictions(self, record: TupleRecord) -> dict[Quantity, tuple[Predictor, Prediction]]:
+        """The most certain prediction of time and, if known, of energy. Raises Unpredictable."""
+        found = {}
+        for quantity, predictors in self._predictors.items():
+            known, refusals = [], ["nothing measured there"]
+            for predictor in predictors:
+                try:
+                    known.append((predictor, predictor.predict(record)))
+                except Unpredictable as why:
+                    refusals.append(str(why))
+            if known:
+                found[quantity] = min(known, key=lambda pair: _reach(pair[1]))
+            elif quantity == TIME:
+                raise Unpredictable(refusals[min(1, len(predictors))])
+        return found
+
+    @cached_property
+    def _predictors(self) -> dict[Quantity, list[Predictor]]:
+        return {quantity: list(self._of(quantity)) for quantity in (TIME, ENERGY)}
+
+    def _of(self, quantity: Quantity) -> Iterator[Predictor]:
+        calls = {each.model: each.calls for each in self.ratios if each.calls}
+        rows = [row for row in self.rows if row[quantity.value]]
+        if rows:
+            yield Predictor(rows, quantity, calls)
+        for other in self.others:
+            costs = {row["tuple_id"]: row[quantity.value] for row in other if row[quantity.value]}
+            shared = [row for row in rows if row["tuple_id"] in costs]
+            if len(shared) >= LEAST_SHARED:
+                yield Predictor(shared, quantity, calls, costs)
+
+
+def completed(terms: Sequence[Term], target: Target) -> Completion:
+    """The terms, with a prediction for each that was not measured; failures stay."""
+    found = Completion([])
+    parts: dict[Quantity, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for term in terms:
+        tuple_id = term.record.operator_tuple.tuple_id
+        try:
+            predicted = {} if term.row else target.predictions(term.record)
+        except Unpredictable as why:
+            found.refused[tuple_id] = str(why)
+            predicted = {}
+        if predicted:
+            found.nearest[tuple_id] = predicted[TIME][1].nearest
+            costs = {quantity: each.cost.value for quantity, (_, each) in predicted.items()}
+            term = replace(term, row=_row(tuple_id, costs, found.nearest[tuple_id][0]))
+        found.terms.append(term)
+        for quantity, (predictor, each) in predicted.items():
+            parts[quantity][id(predictor)].append((predictor, term.calls, each))
+    for quantity, of_predictors in parts.items():
+        found.errors[quantity] = _error(list(of_predictors.values()))
+    return found
+
+
+def _reach(prediction: Prediction) -> float:
+    assert prediction.cost.high is not None
+    return math.log(prediction.cost.high / prediction.cost.value)
+
+
+def _error(of_predictors: Sequence[Sequence[tuple[Predictor, int, Prediction]]]) -> float:
+    """Half of the interval of a sum, relative, as if the errors of all predictors were one."""
+    halves, sums = [], []
+    for parts in of_predictors:
+        summands = [(calls, each) for _, calls, each in parts]
+        halves.append(parts[0][0].error_of_sum(summands))
+        sums.append(sum(calls * each.cost.value for calls, each in summands))
+    return float(np.average(halves, weights=sums))
+
+
+def _row(tuple_id: str, costs: Mapping[Quantity, float], nearest: Row) -> dict[str, Any]:
+    """A row as if measured: with these costs, and all else as in the nearest row. Errors are in
+    that of the sum.
+    """
+    columns: dict[str, Any] = dict.fromkeys(
+        name for each in (*MEASURED, ENERGY) for name in (*each.names, each.runs, each.run_errors)
+    )
+    if ENERGY in costs:
+        costs = {**costs, POWER: costs[ENERGY] / costs[TIME]}
+    for quantity, value in costs.items():
+        columns |= quantity.columns(Estimate(value, value, value))
+    columns |= HOST_TIME.columns(HOST_TIME.read(nearest))
+    waits = [WAITS_FOR_DEVICE] if WAITS_FOR_DEVICE in (nearest["flags"] or ()) else []
+    own = {"tuple_id": tuple_id, "status": "ok", "error": None, "flags": [PREDICTED, *waits]}
+    return {**nearest, **columns, **own}

@@ -1,0 +1,61 @@
+"""What decides the time of an operator tuple: its kind, its sizes and its work."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, Value, tensors_in
+
+_SMALL = 16
+"""Whole numbers up to this select a kernel (strides, sizes of kernels); larger ones are sizes."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """`form` are operator and tensors with their numbers of dimensions; tuples of one form have the
+    same `sizes`, in logarithms to base 2. `kind` is all that selects a kernel: the form with
+    dtypes, layouts and other arguments. `work` are the logarithms of FLOPs and bytes.
+    """
+
+    operator: str
+    form: str
+    kind: str
+    sizes: tuple[float, ...]
+    work: tuple[float, float]
+
+
+def features_of(operator_tuple: OperatorTuple, flops: int | None, moved_bytes: int) -> Features:
+    """The features of a tuple with its FLOPs (None if unknown) and bytes."""
+    form, kind = [operator_tuple.operator], [operator_tuple.operator]
+    sizes: list[float] = []
+    for name, value in operator_tuple.arguments:
+        for part, what, numbers in _of_argument(value):
+            form += [f"{name}{part}"] if part else []
+            kind.append(f"{name}{part}{what}")
+            sizes += [math.log2(max(1, number)) for number in numbers]
+    work = (math.log2((flops or 0) + 1), math.log2(moved_bytes + 1))
+    return Features(operator_tuple.operator, " ".join(form), " ".join(kind), tuple(sizes), work)
+
+
+def _of_argument(value: Value) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Its part of the form, of the kind, and its sizes."""
+    tensors = list(tensors_in(value))
+    if isinstance(value, TensorSpec):
+        yield f":{len(value.shape)}", f"{value.dtype}@{_layout(value)}", value.shape
+    elif tensors:  # several: their number and the size of all count
+        yield ":list", tensors[0].dtype, (len(tensors), sum(each.elements for each in tensors))
+    else:
+        yield "", f"={_selects(value)}", ()
+
+
+def _layout(tensor: TensorSpec) -> str:
+    return "strided" if isinstance(tensor.layout, tuple) else str(tensor.layout)
+
+
+def _selects(value: Value) -> str:
+    """What of an attribute may select a kernel."""
+    if isinstance(value, tuple):
+        return ",".join(map(_selects, value))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return str(value) if isinstance(value, int) and abs(value) <= _SMALL else "number"
