@@ -3,9 +3,9 @@
     python -m tests.benchmarks.prediction [DATABASE ...]      default: the reference data
 
 For each target with models: each model is left out in turn, so that the tuples that only it has are
-predicted from the others. Printed are errors of tuples, of operator families and of models (with
-what others measured of them), the share of 95 % intervals that hold, and of tuples refused; beside
-two simple methods: the floor times the median of cost / floor, and the same ratio as the nearest
+predicted from the others, unless other programs disturbed them. Printed are errors of tuples, of
+operator families and of models (with what others measured of them), the share of 95 % intervals
+that hold, and of tuples refused; beside two simple methods: the floor times the median of cost / floor, and the same ratio as the nearest
 tuple of the operator. For each two targets that share tuples: one from the other, without a whole
 operator. All errors are of ln(predicted / measured), in per cent.
 """
@@ -22,12 +22,13 @@ import numpy as np
 from opcost.databases.database import REFERENCE, read_database
 from opcost.databases.model_ratios import read_ratios
 from opcost.prediction.predictor import COLUMNS, LEAST_SHARED, Predictor, Unpredictable
+from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.tuples.operator_tuple import OperatorTuple, short_name
 from opcost.tuples.tuple_record import TupleRecord
 
 Row = Mapping[str, Any]
-_READ = ("target", "tuple_id", "operator", "status", *COLUMNS, TIME.value, ENERGY.value)
+_READ = ("target", "tuple_id", "operator", "status", "flags", *COLUMNS, TIME.value, ENERGY.value)
 _LISTED = 8
 
 
@@ -68,12 +69,12 @@ def models_left_out(
     """The lines of one target."""
     tuples, models, floors, neighbours = Errors(), Errors(), Errors(), Errors()
     families: dict[str, Errors] = defaultdict(Errors)
-    by_id = {row["tuple_id"]: row for row in rows}
+    by_id = {row["tuple_id"]: row for row in rows if DISTURBED not in row["flags"]}
     shares, seconds = [], []
     for model, own_calls in calls.items():
         further = {i for name, each in calls.items() if name != model for i in each}
         own = [i for i in own_calls if i in by_id and i not in further]
-        others = [row for row in rows if row["tuple_id"] not in own]
+        others = [row for row in rows if row["tuple_id"] not in own_calls.keys() - further]
         if not own or not others:
             continue
         began_s = time.perf_counter()

@@ -42,6 +42,7 @@ def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
             "canonical_json": call.canonical_json,
             "flops": 2 * m * n * k,
             "bytes": 2 * (m * k + n * k + m * n),
+            "flags": [],
             "time_s": latency_ms / 1e3,
         }
     return found

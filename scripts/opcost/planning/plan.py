@@ -179,10 +179,11 @@ def predicted_times_s(tuples: Mapping[str, TupleRecord], rows: Iterable[Row]) ->
     guessed from FLOPs and bytes while few are measured.
     """
     measured = {
-        row["tuple_id"]: row["time_s"]
+        row["tuple_id"]: row
         for row in rows
-        if row["tuple_id"] in tuples and row["time_s"] is not None
+        if row["tuple_id"] in tuples and row[TIME.value] is not None
     }
+    times_s = {tuple_id: row[TIME.value] for tuple_id, row in measured.items()}
     missing = {tuple_id: each for tuple_id, each in tuples.items() if tuple_id not in measured}
     if len(measured) < _MIN_ROWS or not missing:
         per_call_s, per_flop_s, per_byte_s = _GUESSED_RATES
@@ -190,19 +191,20 @@ def predicted_times_s(tuples: Mapping[str, TupleRecord], rows: Iterable[Row]) ->
             tuple_id: per_call_s + per_flop_s * (each.flops or 0) + per_byte_s * each.bytes
             for tuple_id, each in missing.items()
         }
-        return guessed | measured
+        return guessed | times_s
     known = [
         {
             "tuple_id": tuple_id,
             "canonical_json": tuples[tuple_id].operator_tuple.canonical_json,
             "flops": tuples[tuple_id].flops,
             "bytes": tuples[tuple_id].bytes,
-            TIME.value: time_s,
+            "flags": row.get("flags"),
+            TIME.value: row[TIME.value],
         }
-        for tuple_id, time_s in measured.items()
+        for tuple_id, row in measured.items()
     ]
     expected = Predictor(known, TIME, {}).expected(list(missing.values()))
-    return dict(zip(missing, expected, strict=True)) | measured
+    return dict(zip(missing, expected, strict=True)) | times_s
 
 
 def memory_bytes(record: TupleRecord) -> int:

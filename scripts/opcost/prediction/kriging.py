@@ -70,9 +70,9 @@ class Surface:
     weights: Array
 
     @classmethod
-    def through(cls, known: Sequence[Features], values: Array) -> "Surface":
-        """The surface near these values."""
-        matrix = covariance(known, known) + _NOISE * np.eye(len(known))
+    def through(cls, known: Sequence[Features], values: Array, noise: Array) -> "Surface":
+        """The surface near these values, of which each has so much further variance for s = 1."""
+        matrix = covariance(known, known) + np.diag(_NOISE + noise)
         factor = cho_factor(matrix)
         ones = cho_solve(factor, np.ones(len(known)))
         mean = float(ones @ values / ones.sum())

@@ -31,6 +31,7 @@ import numpy as np
 from opcost.noise import USUAL_DEGREES
 from opcost.prediction.features import Features, features_of
 from opcost.prediction.kriging import Array, Surface, covariance
+from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import TIME, Quantity
 from opcost.statistics import Estimate, student_97_5
 from opcost.text import counted
@@ -53,6 +54,8 @@ _NEAREST = 3
 _OF_OPERATOR = 40
 _COVERAGE = 0.95
 _BANDWIDTH_QUANTILE = 0.97
+_DISTURBED_VARIANCE = 0.25
+"""Of rows that other programs disturbed: they count where there are no others nearby."""
 
 
 class Unpredictable(Exception):
@@ -144,7 +147,8 @@ class Predictor:
     @cached_property
     def _surface(self) -> Surface:
         bases = [self.base(row["tuple_id"], row["flops"], row["bytes"]) for row in self.rows]
-        return Surface.through(self._known, np.log(self._costs / bases))
+        noise = [_DISTURBED_VARIANCE * (DISTURBED in (row.get("flags") or ())) for row in self.rows]
+        return Surface.through(self._known, np.log(self._costs / bases), np.array(noise))
 
     @cached_property
     def _left_out(self) -> tuple[Array, Array]:
