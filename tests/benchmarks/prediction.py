@@ -5,9 +5,10 @@
 For each target with models: each model is left out in turn, so that the tuples that only it has are
 predicted from the others, unless other programs disturbed them. Printed are errors of tuples, of
 operator families and of models (with what others measured of them), the share of 95 % intervals
-that hold, and of tuples refused; beside two simple methods: the floor times the median of cost / floor, and the same ratio as the nearest
-tuple of the operator. For each two targets that share tuples: one from the other, without a whole
-operator. All errors are of ln(predicted / measured), in per cent.
+that hold, and of tuples refused; beside two simple methods: the floor times the median of cost /
+floor, and the same ratio as the nearest tuple of the operator. For each two targets that share
+tuples: one from the other, without a whole operator. All errors are of ln(predicted / measured), in
+per cent.
 """
 
 import argparse
