@@ -63,6 +63,7 @@ def _ratio(
     measured = ModelEstimate(model, terms, runs, noise)
     if comparability.conflict([*estimate.rows, *runs]) is not None or _is_of_the_host(measured):
         return None
+    dates = [row["measured_at"] for row in measured.end_to_end_rows if row["measured_at"]]
     sure = [row for row in measured.end_to_end_rows if not UNSURE_POWER & {*row["flags"]}]
     return ModelRatio(
         model_of(paths[0]),
@@ -71,7 +72,7 @@ def _ratio(
         _log_ratio(
             estimate.summed_energy, combined_value(sure, ENERGY, measured.noise.variations[ENERGY])
         ),
-        max(row["measured_at"] for row in runs).isoformat(),
+        max(dates).isoformat() if dates else None,
         {each.operator_tuple.tuple_id: calls for each, calls in model.kernels()},
     )
 
