@@ -32,7 +32,7 @@ nitpick_ignore_regex = [
     # Named by what is described, and not described themselves.
     ("py:class", r"opcost\.(tuples\.operator_tuple\.Constant|databases\.merging\.Group)"),
     ("py:class", r"opcost\.difference\.(databases\.\w*Change|pairing\.Pairing)"),
-    ("py:class", r"opcost\.(noise\.\w+|rows\.runs\.ModelRatio)"),
+    ("py:class", r"opcost\.(noise\.\w+|rows\.runs\.ModelRatio|costs\.completion\.Completion)"),
     # Folders, which a Git host lists: here they are text.
     ("myst", r"(\.\./)*(config/models|docs|models|scripts/opcost|workflow/schemas)"),
 ]
