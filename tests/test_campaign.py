@@ -153,6 +153,49 @@ def test_an_archive_is_refused_that_would_not_come_home(away):
         archive.add([Path("more")])
 
 
+def test_a_part_that_cannot_be_read_is_named_and_the_others_are(away, capsys):
+    Path("row").write_text("measured")
+    archive = Archive(away)
+    archive.pack([])
+    archive.add([Path("row")])
+    Path("row").unlink()
+    (away / "archive.0.tar").write_text("no archive")
+    unpack(away)
+    assert Path("row").read_text() == "measured"
+    assert "archive.0.tar ends early" in capsys.readouterr().out
+
+
+def test_predictions_that_come_home_replace_those_of_before(away):
+    """Also those that were checked out later: a later command has stated more."""
+    file = Path("campaign/predictions.csv")
+    file.parent.mkdir()
+    file.write_text("first and second")
+    Archive(away).pack([file])
+    file.write_text("first")
+    unpack(away)
+    assert file.read_text() == "first and second"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--only", "sensro"], "no piece sensro; there are sensor, "),
+        (["--minutes", "-5"], "--minutes is to be above 0"),
+        ([], "holds what was measured before: give it as --home"),
+    ],
+)
+def test_what_a_command_cannot_do_is_refused_before_anything_changes(
+    away, arguments, why, monkeypatch, capsys
+):
+    Archive(away).pack([])
+    before = (away / "archive.0.tar").read_bytes()
+    monkeypatch.setattr("sys.argv", ["campaign", str(away), "--minutes", "9", *arguments])
+    with pytest.raises(SystemExit):
+        campaign.main()
+    assert why in capsys.readouterr().err
+    assert (away / "archive.0.tar").read_bytes() == before
+
+
 def test_an_empty_folder_brings_nothing_home(tmp_path):
     with pytest.raises(SystemExit, match="copy there what the last command wrote"):
         unpack(tmp_path)

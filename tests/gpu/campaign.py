@@ -25,9 +25,11 @@ import yaml
 from opcost.addresses import Addresses
 from opcost.errors import OpcostError
 from opcost.plain_yaml import read_yaml
+from opcost.results_folder import DATABASE
 from opcost.study import load_study
 
 from tests.gpu.archive import Archive, parts_in, unpack
+from tests.gpu.predictions import write_everything
 
 PIECES = Path(__file__).with_name("evidence.yaml")
 RESULTS, RECORD = Path("results"), Path("campaign")
@@ -110,6 +112,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="PIECE", default=(), help="some pieces of it")
     parser.add_argument("--until", choices=STAGES, default=STAGES[-1], help="the last stage")
     given = parser.parse_args()
+    if given.minutes <= 0 or not given.pieces.is_file():
+        parser.error(f"--minutes is to be above 0, and {given.pieces} to be a list of pieces")
+    pieces = {each.name: each for each in pieces_in(given.pieces)}
+    if unknown := {*given.only} - {*pieces}:
+        parser.error(f"no piece {', '.join(unknown)}; there are {', '.join(pieces)}")
+    if parts_in(given.out) and not given.home and not RESULTS.exists():
+        parser.error(f"{given.out} holds what was measured before: give it as --home, too")
     clock = Clock(given.minutes)
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, clock.stop)
@@ -119,9 +128,6 @@ def main() -> None:
     archive = Archive(given.out)
     archive.pack(to_keep())
     settings_of_card()
-    pieces = {each.name: each for each in pieces_in(given.pieces)}
-    if unknown := {*given.only} - {*pieces}:
-        parser.error(f"no pieces of {given.pieces}: {', '.join(unknown)}")
     chosen = [each for name, each in pieces.items() if not given.only or name in given.only]
     left = [each.name for each in chosen if not complete(each, given.until, clock, archive)]
     archive.pack(to_keep())
@@ -152,6 +158,9 @@ def complete(piece: Piece, until: str, clock: Clock, archive: Archive) -> bool:
         # A program does not go on where it was stopped.
         needed_s = piece.seconds if piece.command else _LEAST_S
         if clock.left_s < needed_s + _ENDING_S + _KILL_S:
+            return False
+        if str(DATABASE) in piece.command and not write_everything():
+            print(f"{piece.name}: nothing is measured yet")
             return False
         start_s = time.monotonic()
         status = run(commands[stage], clock, RECORD / f"{piece.name}.{stage}.txt", archive)

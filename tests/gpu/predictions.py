@@ -32,7 +32,7 @@ from opcost.results_folder import (
 )
 from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME
-from opcost.study import load_study
+from opcost.study import SUSTAINED, load_study
 from opcost.tuples.model_tuples import read_extractions
 from opcost.tuples.traces import calls_on
 
@@ -43,7 +43,7 @@ KEY = ("model", "target", "conditions", "quantity")
 COLUMNS = (*KEY, "value", "low", "high", "reason", "stated_at")
 COMPARED = (
     *("launch_mode", "measured", "measured_low", "measured_high", "difference", "within"),
-    *("measured_on", "flags", "measured_reason", "measured_at"),
+    *("measured_on", "operation", "flags", "measured_reason", "measured_at"),
 )
 
 
@@ -57,6 +57,14 @@ def state(study_file: Path) -> None:
         row["stated_at"] = datetime.now(UTC).isoformat(" ", "seconds")
         known.setdefault(tuple(row[name] for name in KEY), row)
     write(PREDICTIONS, COLUMNS, list(known.values()))
+
+
+def write_everything() -> bool:
+    """Make the database of all rows; whether there are some."""
+    measured = find_measured(RESULTS)
+    if measured.operators:
+        write_database(measured, DATABASE, set(), ratios_of)
+    return bool(measured.operators)
 
 
 def predicted(addresses: Addresses) -> Iterator[dict[str, Any]]:
@@ -89,8 +97,10 @@ def compare() -> None:
         sources = {folder.name, *(each.name for each in REFERENCES)}
         paths = [each for each in all_measurements(folder) if series_of(each).kind == MODELS]
         for row in records.read_all(paths, schemas.MODEL).to_pylist() if paths else ():
+            # The reference data are of bursts.
+            alike = {folder.name} if row["operation"] == SUSTAINED else sources
             for each in stated():
-                if each["model"] == row["model"] and each["conditions"] in sources:
+                if each["model"] == row["model"] and each["conditions"] in alike:
                     pairs.append(each | compared(each, row))
     write(PAIRS, [*COLUMNS, *COMPARED], pairs)
 
@@ -105,6 +115,7 @@ def compared(prediction: Mapping[str, str], row: Mapping[str, Any]) -> dict[str,
         "difference": float(said) / value - 1 if said and value else None,
         "within": float(least) <= value <= float(most) if least and most and value else None,
         "measured_on": row["device_name"],
+        "operation": row["operation"],
         "flags": " ".join(row["flags"] or ()),
         "measured_reason": None if value else row["error"] or row["energy_reason"],
         "measured_at": row["started_at"],
