@@ -31,7 +31,7 @@ from opcost.costs.terms import Row, Term, why_incomplete
 from opcost.noise import ModelError, Variation, disagree
 from opcost.rows import comparability
 from opcost.rows.columns import ANSWER, OVERHEAD
-from opcost.rows.flags import POINT_CHANGED
+from opcost.rows.flags import POINT_CHANGED, PREDICTED
 from opcost.rows.quantities import ENERGY, HOST_TIME, OVERHEADS, TIME, Quantity
 from opcost.rows.runs import (
     COLUMNS,
@@ -336,14 +336,17 @@ class ModelEstimate:
 
     def predicted_share(self, quantity: Quantity = TIME) -> float:
         """The share of predicted terms in the sum over the operators."""
+        return self.flagged_share(PREDICTED, quantity)
+
+    def flagged_share(self, flag: str, quantity: Quantity = TIME) -> float:
+        """The share of rows with a flag in the sum over the operators."""
         parts = [
-            (term.calls * term.row[quantity.value], term.predicted)
+            (term.calls * term.row[quantity.value], flag in (term.row["flags"] or ()))
             for term in self.known
             if term.row and term.row[quantity.value] is not None
         ]
-        return math.fsum(each for each, predicted in parts if predicted) / (
-            math.fsum(each for each, _ in parts) or 1.0
-        )
+        flagged = math.fsum(each for each, has_flag in parts if has_flag)
+        return flagged / (math.fsum(each for each, _ in parts) or 1.0)
 
     def model_error(self, quantity: Quantity) -> ModelError | None:
         """The model error, from the other models that were measured end to end on the target."""

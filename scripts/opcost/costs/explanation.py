@@ -1,8 +1,8 @@
 """The estimated cost of a model on each target of a database."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from opcost.prediction.predictor import COLUMNS as PREDICTED_FROM
 from opcost.results_folder import DATABASE, MODELS, measurements, runs_of_subject
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
-from opcost.rows.flags import POWER_CAPPED, PREDICTED
+from opcost.rows.flags import PREDICTED
 from opcost.rows.quantities import CALL_TIME, COMPARED, HOST_TIME, PHASE_TIMES, TIME, Quantity
 from opcost.rows.runs import noise_of
 from opcost.studies import folder_named
@@ -97,16 +97,6 @@ class Explanation:
         rows, precision = self.estimate.rows, self.estimate.model.precision
         on_gpu = bool(rows) and not comparability.host_sets_pace(rows[0])
         return on_gpu and precision == "float32" and rows[0]["tf32"] is False
-
-    @property
-    def capped_share(self) -> float:
-        """The share of the operators' time in rows that their power limit slowed down."""
-        parts = [
-            (term.calls * term.row[TIME.value], POWER_CAPPED in (term.row["flags"] or ()))
-            for term in self.estimate.measured
-            if term.row
-        ]
-        return sum(each for each, capped in parts if capped) / (sum(each for each, _ in parts) or 1)
 
     @property
     def has_data(self) -> bool:
@@ -244,6 +234,7 @@ def explain(
     known: set[str | None] = set()
     columns = [*_OF_OPERATORS, *(PREDICTED_FROM if predict else ())]
     tables = {path: read_database(path, columns) for path in databases}
+    measured = cache(partial(_measured, tables))
     for path, table in tables.items():
         if not len(table):
             raise OpcostError(f"{path} holds no measurement: name another database, or measure")
@@ -254,7 +245,7 @@ def explain(
             named = _as_in_study(model, target, results) if results else model
             explained = _explanation(named, path, table, target, conditions_id)
             if predict:
-                explained = _completed(explained, tables)
+                explained = _completed(explained, measured)
             if not explained.has_data:
                 explained = replace(explained, elsewhere=_elsewhere(model, table, target))
             found.append(explained)
@@ -288,21 +279,35 @@ def _explanation(
     return Explanation(path, target, conditions_id, estimate)
 
 
-def _completed(explained: Explanation, tables: Mapping[Path, pa.Table]) -> Explanation:
-    """With predictions of what was not measured, from the target's own rows and those of others."""
-    estimate = explained.estimate
-    if all(term.row for term in estimate.terms):
-        return explained
-    place = (explained.database, explained.target, explained.conditions_id)
-    measured = {
+_Place = tuple[Path, str, str | None]
+"""A database, and a target in it with its conditions_id."""
+
+
+def _measured(tables: Mapping[Path, pa.Table]) -> dict[_Place, list[Row]]:
+    """The rows with a result of each target."""
+    return {
         (path, *group): _of_group(table, *group).to_pylist()
         for path, whole in tables.items()
         for table in [whole.filter(pc.equal(whole["status"], "ok"))]
         for group in _groups(table)
     }
-    own = measured.pop(place, [])
+
+
+def _completed(
+    explained: Explanation, measured: Callable[[], Mapping[_Place, list[Row]]]
+) -> Explanation:
+    """With predictions of what was not measured, from the target's own rows and those of others."""
+    estimate = explained.estimate
+    if all(term.row for term in estimate.terms):
+        return explained
+    place = (explained.database, explained.target, explained.conditions_id)
+    own = measured().get(place, [])
     kind = comparability.kind_of(own[0]) if own else None
-    others = [rows for rows in measured.values() if comparability.kind_of(rows[0]) == kind]
+    others = [
+        rows
+        for each, rows in measured().items()
+        if each != place and comparability.kind_of(rows[0]) == kind
+    ]
     found = completed(estimate.terms, Target(own, estimate.noise.ratios, others))
     estimate = replace(estimate, terms=found.terms, prediction_errors=found.errors)
     return replace(explained, estimate=estimate, completion=found)

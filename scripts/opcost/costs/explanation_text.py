@@ -23,6 +23,7 @@ from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import ANSWERS, DATABASE
 from opcost.rows.comparability import COLUMNS, disagreements
+from opcost.rows.flags import POWER_CAPPED
 from opcost.rows.quantities import COMPARED, ENERGY, TIME
 from opcost.study import BURST
 from opcost.text import (
@@ -311,9 +312,10 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
             )
         missing += missing_lines(each.target, each.missing, len(each.estimate.terms), _MISSING)
     capped = [
-        f"{percent(each.capped_share)} on {each.target}"
+        f"{percent(share)} on {each.target}"
         for each, row in zip(known, rows, strict=True)
-        if each.capped_share >= _NOTABLE_SHARE and row["operation"] in (BURST, None)
+        if (share := each.estimate.flagged_share(POWER_CAPPED)) >= _NOTABLE_SHARE
+        and row["operation"] in (BURST, None)
     ]
     if capped:
         notes.append(

@@ -49,7 +49,7 @@ class RequestExplanation:
 
     @property
     def is_predicted(self) -> bool:
-        """Never: steps are measured, or missing."""
+        """Whether some operators are predicted."""
         return any(each.is_predicted for each in self.steps.values())
 
     def tuples(self) -> list[dict[str, Any]]:

@@ -140,11 +140,11 @@ def _to_act_on(comparison: Sequence[Row]) -> Iterator[str]:
         yield f"No estimate of {some(models, _NAMED)}: {retry}{reason}"
     for flag in _ACT_ON:
         flagged = [row["model"] for row in comparison if flag in (row["end_to_end_flags"] or ())]
-        numbers = [dict(row["flag_counts"]).get(flag, 0) for row in comparison]
-        of = f" of {counted(sum(map(bool, numbers)), 'model')}" if len(numbers) > 1 else ""
-        operators = [f"{counted(max(numbers), 'operator')}{of}"] if any(numbers) else []
-        if sum(map(bool, numbers)) > 1:
-            operators = [f"operators{of}"]
+        counts = [dict(row["flag_counts"]).get(flag, 0) for row in comparison]
+        numbers = [count for count in counts if count]
+        operators = [f"operators of {len(numbers)} models"]
+        if len(numbers) < 2:
+            operators = [counted(count, "operator") for count in numbers]
         found = [*([some(list(dict.fromkeys(flagged)), _NAMED)] if flagged else []), *operators]
         if found:
             name = flag.replace("_", " ").capitalize()
