@@ -47,7 +47,9 @@ def command(flags: tuple[str, ...], max_device_time: float | None, verbose: bool
     opcost retry --flag disturbed
     """
     check_flags(flags)
-    put_back(RESULTS)
+    with closing(RunLock()) as lock:  # another retry may be at work
+        lock.hold("opcost retry")
+        put_back(RESULTS)
     forgotten: set[Path] = set()
     complete = True
     for earlier in reversed(remembered(RESULTS)):
