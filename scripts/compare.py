@@ -1,6 +1,7 @@
 """Rule compare: estimates from operators beside end-to-end measurements."""
 
 import gc
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from opcost.costs.requests import request_lines, requests_in
 from opcost.costs.summary import details, first_screen
 from opcost.costs.sweep_text import operator_lines, sweep_lines
 from opcost.costs.sweeps import single_operators, sweep_rows
+from opcost.costs.terms import Row
 from opcost.databases.aggregation import end_to_end_rows
 from opcost.databases.database import asked_for, rows_of
 from opcost.databases.model_ratios import read_ratios
@@ -22,6 +24,7 @@ from opcost.errors import reported
 from opcost.files import replacing
 from opcost.models.axes import Sweep
 from opcost.models.generation import Generation
+from opcost.prediction.predictor import COLUMNS as PREDICTED_FROM
 from opcost.rows import records, schemas
 from opcost.rows.runs import noise_of
 from opcost.runs.answer import ended_by_budget
@@ -35,6 +38,17 @@ if TYPE_CHECKING:
     from snakemake.iocontainers import snakemake
 
 outputs, params = snakemake.output, snakemake.params
+
+
+@cache
+def predict_from() -> dict[str, list[Row]]:
+    """The rows with a result of each target."""
+    every = records.read(path, schemas.DATABASE, [*OPERATOR_COLUMNS, *PREDICTED_FROM])
+    rows = asked_for(every, shown.conditions, every["tuple_id"].unique().to_pylist()).to_pylist()
+    results = [row for row in rows if row["status"] == "ok"]
+    return {name: [r for r in results if r["target"] == name] for name in shown.conditions}
+
+
 skip_pandas_import()
 gc.disable()  # all objects are used to the end
 with reported(snakemake.log[0]):
@@ -57,7 +71,9 @@ with reported(snakemake.log[0]):
         for row in end_to_end_rows(path, f"delete {path} and run again to measure it again")
     ]
     rows = operators.to_pylist()
-    tables = compare_study(on_targets, rows, end_to_end, manifest, noises, params.precision)
+    tables = compare_study(
+        on_targets, rows, end_to_end, manifest, noises, params.precision, predict_from
+    )
     axes = [Sweep(**each) for each in shown.sweeps]
     of_targets = [Sweep(**each) for each in shown.target_sweeps]
     isolated = single_operators(on_targets, operators.to_pylist(), noises)

@@ -112,6 +112,8 @@ def compared(
     power_w=None,
     again=(),
     of_target=None,
+    without=(),
+    predict_from=dict,
     **every_operator,
 ):
     """The comparison of tiny_cnn: two calls of conv2d, one of relu, one of linear, each 1 ms."""
@@ -121,11 +123,13 @@ def compared(
         | (operators or {}).get(record.operator_tuple.name, {})
         for record in cnn.tuples
         if manifest[record.operator_tuple.tuple_id]["excluded"] is None
+        and record.operator_tuple.name not in without
     ]
     whole = row(5e-3, power_w) | {"model": "tiny_cnn"} | (reference or {})
     wholes = [whole, *(whole | changes for changes in again)]
+    noises = {"local": of_target or noise_of(rows)}
     [comparison], shares, *_ = compare_study(
-        {"local": [cnn]}, rows, wholes, manifest, {"local": of_target or noise_of(rows)}
+        {"local": [cnn]}, rows, wholes, manifest, noises, predict_from=predict_from
     )
     return comparison, shares
 

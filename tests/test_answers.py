@@ -53,8 +53,8 @@ def test_what_is_unknown_is_null_with_its_reason(tables, tmp_path):
     assert why == "it was not measured end to end: out_of_memory: too large"
 
 
-def test_the_comparison_is_a_view_of_at_most_25_columns(tables):
+def test_the_comparison_is_a_view_of_at_most_26_columns(tables):
     [first, _] = comparison_rows(tables.comparison)
     assert list(first) == schemas.COMPARISON.names
-    assert len(first) <= 25
+    assert len(first) <= 26
     assert first["trust"].partition(":")[0] in ("good", "fair", "poor", "unverified")

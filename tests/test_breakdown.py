@@ -192,6 +192,7 @@ def module(path, time_s, **changes):
         "flops": 2,
         "tuples": 1,
         "measured_tuples": 1,
+        "predicted_tuples": 0,
         "partial_time_s": time_s,
         "partial_energy_j": None,
         "overhead_time_s": None,

@@ -13,12 +13,14 @@ from opcost.costs.estimate import ModelEstimate
 from opcost.costs.estimate_columns import estimate_columns
 from opcost.costs.headline import headline
 from opcost.costs.terms import terms_of
+from opcost.costs.trust import trust
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.report.picture import draw
 from opcost.rows.quantities import TIME
 from opcost.rows.runs import ModelRatio
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.manifest import collect
+from opcost.tuples.parsing import parse
 
 from tests.comparisons import FAILED, OVERHEAD, compared, noise, other_models, row, summary
 
@@ -307,6 +309,53 @@ def test_what_is_missing_is_stated(compare):
     assert comparison["partial_time_s"] == pytest.approx(2e-3)
     [conv] = [share for share in shares if share["operator"] == "aten.conv2d.default"]
     assert (conv["time_s"], conv["measured_tuples"], conv["tuples"]) == (None, 0, 1)
+
+
+def other_rows(expression, sizes):
+    """The rows of an operator at other sizes, 1 ms each."""
+    tuples = [parse(expression.format(size)) for size in sizes]
+    return [
+        row(**OVERHEAD, tuple_id=each.tuple_id, core_cache_bytes=0)
+        | {"canonical_json": each.canonical_json, "description": str(each)}
+        | {"flops": 16 * size, "bytes": 36 * size}
+        for size, each in zip(sizes, tuples, strict=True)
+    ]
+
+
+def test_what_is_missing_is_predicted_and_labelled(compare):
+    linears = other_rows("linear(1x{0}, 8x{0}, 8)", range(96, 416, 20))
+    arguments = dict(**OVERHEAD, core_cache_bytes=0, without=["linear"], power_w=None)
+    comparison, shares = compare(**arguments, predict_from=lambda: {"local": linears})
+    assert comparison["predicted_tuples"] == 1
+    assert comparison["measured_tuples"] == comparison["tuples"] - 1
+    assert comparison["predicted_share"] == pytest.approx(0.25, rel=0.1)
+    assert comparison["time_relative_error"] is not None
+    [linear] = [share for share in shares if share["operator"] == "aten.linear.default"]
+    assert (linear["measured_tuples"], linear["predicted_tuples"]) == (0, 1)
+    assert linear["time_s"] == pytest.approx(1e-3, rel=0.1)
+    text = summary([comparison], shares)
+    assert "Predicted from other operators, not measured: 25% of tiny_cnn" in text
+    assert "25% predicted" in str(trust(comparison))
+
+
+def test_where_one_operator_cannot_be_predicted_nothing_is_and_the_reason_is_said(compare):
+    linears = other_rows("linear(1x{0}, 8x{0}, 8)", range(96, 416, 20))
+    arguments = dict(**OVERHEAD, core_cache_bytes=0, without=["linear", "conv2d"])
+    comparison, _ = compare(**arguments, predict_from=lambda: {"local": linears})
+    assert comparison["estimate_time_s"] is None
+    assert comparison["predicted_tuples"] == 0
+    assert comparison["partial_time_s"] == pytest.approx(1e-3)
+    assert comparison["time_reason"] == (
+        "2 of 3 operator tuples are not measured, nor predicted (conv2d: none of the 16 tuples "
+        "measured there is of its operator)"
+    )
+
+
+def test_what_a_study_leaves_out_on_purpose_is_not_predicted(compare):
+    linears = other_rows("linear(1x{0}, 8x{0}, 8)", range(96, 416, 20))
+    comparison, _ = compare(whitelist=["conv2d", "relu"], predict_from=lambda: {"local": linears})
+    assert comparison["predicted_tuples"] == 0
+    assert comparison["time_reason"] == "1 of 3 operator tuples are filtered out"
 
 
 def test_operators_that_alone_take_longer_than_the_whole_are_said_to_be_disturbed(compare):

@@ -360,7 +360,7 @@ def test_targets_of_one_name_are_told_apart_by_what_differs_and_none_is_picked(c
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"without": ["relu"]}, "1 of 3 operator tuples are not measured"),
+        ({"without": ["relu"]}, "1 of 3 operator tuples is not measured"),
         (FAILED, "3 of 3 operator tuples failed (conv2d("),
     ],
     ids=["absent", "failed"],
@@ -472,11 +472,11 @@ def test_what_is_missing_is_listed_with_how_to_measure_it(cnn, tmp_path):
     answer = run(CNN, "--database", path)
     assert answer.exit_code == INCOMPLETE
     said = " ".join(answer.output.split())
-    assert re.search(r" >3\.\S+ ms .* No time on local: 1 of 3 operator tuples are not meas", said)
+    assert re.search(r" >3\.\S+ ms .* No time on local: 1 of 3 operator tuples is not meas", said)
     assert "1 x relu(1x3x8x8)" in answer.output
     assert re.search(r"\ntiny_cnn +4 .* >3\.\d+ ms +100\.0%\n", answer.output)
     assert re.search(r"\n  2 others +1 +\d+ +0 +- +-\n", answer.output)
-    assert "time  of measured\n" in answer.output
+    assert "time  of known\n" in answer.output
     assert f"is missing (there, or on this machine): opcost run {CNN}\n" in answer.output
 
 

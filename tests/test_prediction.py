@@ -91,15 +91,28 @@ def test_energy_is_predicted_as_time_is():
 @pytest.mark.parametrize(
     ("record", "rows", "why"),
     [
-        (linear(16, 16, 8192), ROWS, "8 times beyond"),
-        (linear(1, 16, 16), ROWS, "32 times beyond"),
-        (linear(64, 64, 64), ROWS[:7], "7 tuples measured there"),
-        (TupleRecord(parse("relu(64x64)"), (), True, 0, 2**15), ROWS, "0 of its operator"),
+        (linear(16, 16, 32768), ROWS, "a size is 32 times beyond those measured there"),
+        (linear(64, 64, 64), ROWS[:7], "only 7 tuples measured there, at least 8 are needed"),
+        (
+            TupleRecord(parse("relu(64x64)"), (), True, 0, 2**15),
+            ROWS,
+            "none of the 120 tuples measured there is of its operator",
+        ),
     ],
 )
 def test_what_is_unlike_all_that_was_measured_is_refused(record, rows, why):
     with pytest.raises(Unpredictable, match=why):
         Predictor(rows, TIME, {}).predict(record)
+
+
+def test_the_farther_beyond_the_measured_sizes_the_wider_the_interval(predictor):
+    inside, near, far = (
+        predictor.predict(linear(256, 256, outputs)) for outputs in (512, 2048, 8192)
+    )
+    assert (inside.octaves_beyond, near.octaves_beyond, far.octaves_beyond) == (0, 1, 3)
+    widths = [each.cost.high / each.cost.value for each in (inside, near, far)]
+    assert widths == sorted(widths)
+    assert far.cost.low < true_s(linear(256, 256, 8192)) < far.cost.high
 
 
 def test_what_another_device_has_is_predicted_from_it():

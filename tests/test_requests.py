@@ -153,6 +153,7 @@ def share(model, operator, seconds, calls, kernel=True):
     return {
         **{"model": model, "target": "local", "operator": operator, "phase": "forward"},
         **{"launches_kernel": kernel, "calls": calls, "tuples": 1, "measured_tuples": 1},
+        "predicted_tuples": 0,
         **amounts,
         **{"partial_energy_j": None, "flops": 10, "bytes": 20},
     }

@@ -167,7 +167,7 @@ def test_a_profile_that_is_not_complete_says_so_and_lists_what_is_not_measured_a
     [line] = re.findall(r"^linear .*$", found.stdout, re.MULTILINE)
     assert line.split()[-3:] == ["-", "-", "-"]
     text = " ".join(found.stdout.split())
-    assert "operator tuples are not measured." in text
+    assert "operator tuples are not measured, nor predicted (" in text
     assert "ended the measurements on local. Not measured:" in text
     assert "The same command goes on from here" in text
 

@@ -157,7 +157,7 @@ def test_a_trace_is_of_one_target_that_has_all_operators(cnn, tmp_path):
         return answer.stderr
 
     said = refused("--database", without)
-    assert "no time on target old: 1 of 3 operator tuples are not measured: relu(1x3x8x8)" in said
+    assert "no time on target old: 1 of 3 operator tuples is not measured: relu(1x3x8x8)" in said
     assert f"opcost run {CNN}" in said
     both = database(tmp_path / "both.parquet", [cnn], "here", "there")
     assert "--target here or --target there" in refused("--database", both, "--database", without)

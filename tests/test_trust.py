@@ -17,6 +17,7 @@ def compared(error=None, estimate_s=0.9, end_to_end_s=1.0, **more):
         "largest_share_difference": None,
         "end_to_end_flags": [],
         "disturbed_share": 0.0,
+        "predicted_share": 0.0,
         **more,
     }
 
@@ -28,6 +29,10 @@ def compared(error=None, estimate_s=0.9, end_to_end_s=1.0, **more):
         (
             compared((0.01, 0.005, 0.015), largest_share_difference=0.0234),
             "good: estimate +1.0% ± 0.5%",
+        ),
+        (
+            compared((0.01, -0.04, 0.06), predicted_share=0.083),
+            "good: estimate +1.0% ± 5.0%, 8% predicted",
         ),
         (
             compared((0.01, 0.005, 0.015), largest_share_difference=0.134),
@@ -63,14 +68,15 @@ def compared(error=None, estimate_s=0.9, end_to_end_s=1.0, **more):
             "unverified: the interval of the difference is unknown",
         ),
         (
-            compared(estimate_s=None, time_reason="1 of 2 operator tuples are not measured"),
-            "unverified: 1 of 2 operator tuples are not measured",
+            compared(estimate_s=None, time_reason="1 of 2 operator tuples is not measured"),
+            "unverified: 1 of 2 operator tuples is not measured",
         ),
         (compared(end_to_end_s=None), "unverified: not measured end to end"),
     ],
     ids=[
         "agrees",
         "negligible",
+        "predicted",
         "shares differ",
         "shares differ much",
         "wide",

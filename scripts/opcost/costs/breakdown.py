@@ -154,6 +154,6 @@ def _by_name(
             name = short_name(row["operator"])
             amounts[name].append(row[quantity.of("partial").value] or 0.0)
             calls[name] += row["calls"]
-            if row["measured_tuples"] < row["tuples"]:
+            if row["measured_tuples"] + row["predicted_tuples"] < row["tuples"]:
                 partial.add(name)
     return {name: math.fsum(values) for name, values in amounts.items()}, calls, partial

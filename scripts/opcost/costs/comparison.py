@@ -1,10 +1,13 @@
 """Compare estimates from operators with end-to-end measurements, for each model and target."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 from opcost import statistics
+from opcost.costs.completion import Target, completed
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.estimate_columns import PARTS, estimate_columns
 from opcost.costs.launches import launch_rows
@@ -41,13 +44,16 @@ def compare_study(
     manifest: Mapping[str, Mapping[str, Any]],
     noises: Mapping[str, Noise],
     precision: float | None = None,
+    predict_from: Callable[[], Mapping[str, Sequence[Row]]] = dict,
 ) -> Tables:
     """Compare every measured model on every target. A model has one row for each replicate.
 
     `models` and `noises` are those of each target, models with the calls that they make there.
     Operator rows need at least the columns `estimate.OPERATOR_COLUMNS`. `precision` is the relative
-    half-width that the study requests of its models.
+    half-width that the study requests of its models. `predict_from` gives all rows of each target
+    with a result, with `predictor.COLUMNS`: what is missing is predicted if that makes a sum.
     """
+    targets = cache(lambda name: Target.among(predict_from(), name, noises[name].ratios))
     filtered = {tuple_id for tuple_id, entry in manifest.items() if entry["excluded"] == "filtered"}
     rows: dict[str, dict[str, Row]] = defaultdict(dict)
     for row in operator_rows:
@@ -64,6 +70,8 @@ def compare_study(
         terms = terms_of(model, rows[target], filtered)
         keys: dict[str, Any] = {"model": model.model, "target": target}
         estimate = ModelEstimate(model, terms, measurements, noises[target])
+        if any(term.row is None for term in terms) and not any(term.filtered for term in terms):
+            estimate = _completed(estimate, targets(target))
         comparison = keys | compare(estimate) | {"requested_half_width": precision}
         tables.comparison.append(comparison)
         tables.launches.extend(launch_rows(keys, comparison, estimate, launched[name, target]))
@@ -71,6 +79,15 @@ def compare_study(
         tables.modules.extend(keys | row for row in estimate.modules())
         tables.in_context.extend(keys | row for row in estimate.in_context.rows())
     return tables
+
+
+def _completed(estimate: ModelEstimate, target: Target) -> ModelEstimate:
+    """With predictions if they make a sum; else with the reasons for which they do not."""
+    found = completed(estimate.terms, target)
+    if all(term.known for term in found.terms):
+        return replace(estimate, terms=found.terms, prediction_errors=found.errors)
+    pairs = zip(estimate.terms, found.terms, strict=True)
+    return replace(estimate, terms=[replace(old, refusal=new.refusal) for old, new in pairs])
 
 
 def compare(estimate: ModelEstimate) -> dict[str, Any]:

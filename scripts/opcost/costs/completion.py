@@ -11,6 +11,7 @@ import numpy as np
 
 from opcost.costs.terms import Row, Term
 from opcost.prediction.predictor import LEAST_SHARED, Prediction, Predictor, Unpredictable
+from opcost.rows import comparability
 from opcost.rows.flags import PREDICTED, WAITS_FOR_DEVICE
 from opcost.rows.quantities import ENERGY, HOST_TIME, MEASURED, POWER, TIME, Quantity
 from opcost.rows.runs import ModelRatio
@@ -20,14 +21,13 @@ from opcost.tuples.tuple_record import TupleRecord
 
 @dataclass(frozen=True)
 class Completion:
-    """The terms of a model; `errors` are as in `ModelEstimate`, `nearest` the measured rows next to
-    each predicted tuple, and `refused` why a tuple has no prediction, by tuple id.
+    """The terms of a model; `errors` are as in `ModelEstimate`, `times` what is predicted, by tuple
+    id.
     """
 
     terms: list[Term]
     errors: dict[Quantity, float] = field(default_factory=dict)
-    nearest: dict[str, Sequence[Row]] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)
+    times: dict[str, Prediction] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,18 @@ class Target:
     rows: Sequence[Row]
     ratios: Sequence[ModelRatio]
     others: Sequence[Sequence[Row]]
+
+    @classmethod
+    def among(
+        cls, measured: Mapping[Any, Sequence[Row]], name: Any, ratios: Sequence[ModelRatio]
+    ) -> "Target":
+        """The target of this name, and those of the same kind of device as others, among the
+        `measured` rows of each; of one that has none, no others.
+        """
+        own = measured.get(name, ())
+        kind = comparability.kind_of(own[0]) if own else None
+        others = (rows for each, rows in measured.items() if each != name and rows)
+        return cls(own, ratios, [rows for rows in others if comparability.kind_of(rows[0]) == kind])
 
     def predictions(self, record: TupleRecord) -> dict[Quantity, tuple[Predictor, Prediction]]:
         """The most certain prediction of time and, if known, of energy. Raises Unpredictable."""
@@ -81,12 +93,11 @@ def completed(terms: Sequence[Term], target: Target) -> Completion:
         try:
             predicted = {} if term.row else target.predictions(term.record)
         except Unpredictable as why:
-            found.refused[tuple_id] = str(why)
-            predicted = {}
+            term, predicted = replace(term, refusal=str(why)), {}
         if predicted:
-            found.nearest[tuple_id] = predicted[TIME][1].nearest
+            found.times[tuple_id] = predicted[TIME][1]
             costs = {quantity: each.cost.value for quantity, (_, each) in predicted.items()}
-            term = replace(term, row=_row(tuple_id, costs, found.nearest[tuple_id][0]))
+            term = replace(term, row=_row(tuple_id, costs, found.times[tuple_id].nearest[0]))
         found.terms.append(term)
         for quantity, (predictor, each) in predicted.items():
             parts[quantity][id(predictor)].append((predictor, term.calls, each))

@@ -19,7 +19,9 @@ def missing_lines(where: str, missing: Sequence[Term], total: int, most: int) ->
         return []
     lines = [f"Missing on {where}: {len(missing)} of {total} operators"]
     for term in missing[:most]:
-        why = "" if term.row is None else f": {term.row['status']}: {term.row['error']}"
+        why = f": not predicted: {term.refusal}" if term.refusal else ""
+        if term.row is not None:
+            why = f": {term.row['status']}: {term.row['error']}"
         why = ": predicted" if term.predicted else why
         lines.append(f"  {term.calls} x {shortened(str(term.record.operator_tuple), _LINE)}{why}")
     more = len(missing) - most
@@ -53,12 +55,12 @@ def operator_lines(breakdowns: Sequence[Breakdown], top: int) -> list[str]:
         named = "" if one else f"{target} "
         columns.append((f"{named}time", _amounts(parts, times, _time)))
         if one:
-            # Of what is measured, which is no lower limit of the share of all.
+            # Of what is known, which is no lower limit of the share of all.
             shares = [_at_least(p.complete or not known, percent(p.share, 1)) for p in parts]
             columns.append(("share", shares))
         if energies:
             columns.append((f"{named}energy", _amounts(parts, energies, _energy)))
-    goes = "where the time goes" if known else "where the measured time goes"
+    goes = "where the time goes" if known else "where the known time goes"
     cells = [
         {
             goes: part.name,
@@ -94,14 +96,14 @@ def _unlisted(there: Sequence[Part], parts: Sequence[Part]) -> list[Part]:
 
 
 def _at_least(complete: bool, amount: str) -> str:
-    """A lower limit if some of the part is not measured."""
+    """A lower limit if some of the part is not known."""
     return amount if complete or amount.startswith(("<", "-")) else f">{amount}"
 
 
 def module_lines(branches: Sequence[Branch], model: str, title: str = "modules") -> list[str]:
     """The branches of a model's tree; what calls, FLOPs and parameters where none is measured."""
     root = branches[0]
-    known = root.tuples == root.measured_tuples or root.share < 1
+    known = root.complete or root.share < 1
     rows = [
         [
             _name(branch, model),
@@ -110,31 +112,30 @@ def module_lines(branches: Sequence[Branch], model: str, title: str = "modules")
                 "-" if each is None else scaled(each, "").strip()
                 for each in (branch.flops, branch.parameters)
             ),
-            *([] if root.is_unmeasured else _measured_part(branch, known)),
+            *([] if root.is_unknown else _cost(branch, known)),
         ]
         for branch in branches
     ]
     header = [title, "calls", "FLOPs", "parameters"]
-    if not root.is_unmeasured:
-        header += ["time", "share" if known else "of measured", "energy"]
+    if not root.is_unknown:
+        header += ["time", "share" if known else "of known", "energy"]
     if not any(branch.energy_j for branch in branches):
         header, rows = [each for each in header if each != "energy"], [row[:6] for row in rows]
     cells = [dict(zip(header, row, strict=True)) for row in rows]
     return fitted(cells, ("parameters", "FLOPs", "calls", "energy", "share"), left=1)
 
 
-def _measured_part(branch: Branch, known: bool) -> list[str]:
-    """Time, share and energy; lower limits if an operator is not measured, dashes if none is.
+def _cost(branch: Branch, known: bool) -> list[str]:
+    """Time, share and energy; lower limits if an operator is not known, dashes if none is.
 
-    Unless the cost of the model is `known`, shares are of what is measured.
+    Unless the cost of the model is `known`, shares are of what is.
     """
-    if branch.is_unmeasured:
+    if branch.is_unknown:
         return ["-", "-", "-"]
-    complete = branch.tuples == branch.measured_tuples
     return [
-        _at_least(complete, _time(branch.time_s)),
-        _at_least(complete or not known, percent(branch.share, 1)),
-        _at_least(complete, _energy(branch.energy_j)),
+        _at_least(branch.complete, _time(branch.time_s)),
+        _at_least(branch.complete or not known, percent(branch.share, 1)),
+        _at_least(branch.complete, _energy(branch.energy_j)),
     ]
 
 

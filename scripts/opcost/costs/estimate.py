@@ -332,7 +332,7 @@ class ModelEstimate:
 
     def prediction_half(self, quantity: Quantity) -> float:
         """What predicted terms add to half of the interval, relative."""
-        return self.predicted_share(quantity) * self.prediction_errors.get(quantity, 0.0)
+        return self.predicted_share(quantity) * math.expm1(self.prediction_errors.get(quantity, 0))
 
     def predicted_share(self, quantity: Quantity = TIME) -> float:
         """The share of predicted terms in the sum over the operators."""

@@ -47,6 +47,8 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "view_calls": len(estimate.model.calls) - calls,
         "tuples": len(estimate.terms),
         "measured_tuples": len(measured),
+        "predicted_tuples": len(estimate.known) - len(measured),
+        "predicted_share": estimate.predicted_share(),
         "failed_tuples": sum(term.row is not None and not term.measured for term in estimate.terms),
         "flag_counts": Counter(flag for row in estimate.rows for flag in row["flags"]),
         "disturbed_runs": sum(row["disturbed_runs"] or 0 for row in estimate.rows),

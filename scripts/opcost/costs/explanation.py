@@ -22,6 +22,7 @@ from opcost.databases.model_ratios import read_ratios
 from opcost.errors import OpcostError, closest
 from opcost.models.definition import ModelDefinition
 from opcost.prediction.predictor import COLUMNS as PREDICTED_FROM
+from opcost.prediction.predictor import Prediction
 from opcost.results_folder import DATABASE, MODELS, measurements, runs_of_subject
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import ANSWER
@@ -136,10 +137,10 @@ class Explanation:
             RUNS: [row[TIME.value] for row in of_model.timed_rows] if known else [],
         }
 
-    def nearest(self, term: Term) -> Sequence[Row]:
-        """The measured rows next to a predicted tuple, the nearest first; empty for another."""
+    def prediction(self, term: Term) -> Prediction | None:
+        """That of a tuple's time, if it is predicted."""
         tuple_id = term.record.operator_tuple.tuple_id
-        return self.completion.nearest.get(tuple_id, ()) if self.completion else ()
+        return self.completion.times.get(tuple_id) if self.completion else None
 
     def operators(self) -> list[dict[str, Any]]:
         """The cost by operator, largest first, views last."""
@@ -166,8 +167,8 @@ class Explanation:
     def _tuple_row(self, term: Term) -> dict[str, Any]:
         operator_tuple, row = term.record.operator_tuple, term.row or {}
         why = "not in the database" if term.row is None else None
-        if self.completion and (refused := self.completion.refused.get(operator_tuple.tuple_id)):
-            why = f"{why or row['error']}; not predicted: {refused}"
+        if term.refusal:
+            why = f"{why}; not predicted: {term.refusal}"
         return {
             "tuple_id": operator_tuple.tuple_id,
             "operator": operator_tuple.operator,
@@ -209,10 +210,11 @@ class Explanation:
             "missing": [
                 {
                     **{key: row[key] for key in _OF_MISSING},
-                    "nearest": [each["tuple_id"] for each in self.nearest(term)],
+                    "nearest": [each["tuple_id"] for each in found.nearest] if found else [],
+                    "octaves_beyond": found and found.octaves_beyond,
                 }
                 for term in self.missing
-                for row in [self._tuple_row(term)]
+                for row, found in [(self._tuple_row(term), self.prediction(term))]
             ],
         }
 
@@ -301,14 +303,8 @@ def _completed(
     if all(term.row for term in estimate.terms):
         return explained
     place = (explained.database, explained.target, explained.conditions_id)
-    own = measured().get(place, [])
-    kind = comparability.kind_of(own[0]) if own else None
-    others = [
-        rows
-        for each, rows in measured().items()
-        if each != place and comparability.kind_of(rows[0]) == kind
-    ]
-    found = completed(estimate.terms, Target(own, estimate.noise.ratios, others))
+    target = Target.among(measured(), place, estimate.noise.ratios)
+    found = completed(estimate.terms, target)
     estimate = replace(estimate, terms=found.terms, prediction_errors=found.errors)
     return replace(explained, estimate=estimate, completion=found)
 

@@ -381,9 +381,11 @@ def _details(model: ModelTuples, explanation: Explanation) -> str:
         explanation.target, explanation.missing, len(explanation.estimate.terms), 10
     )
     for term in explanation.missing:
-        if near := explanation.nearest(term):
-            names = "; ".join(f"{row['description']}: {TIME.shown(row)}" for row in near)
-            every += wrapped([f"{term.record.operator_tuple}: predicted from {names}"], "  ")
+        if found := explanation.prediction(term):
+            near = "; ".join(f"{row['description']}: {TIME.shown(row)}" for row in found.nearest)
+            times = 2**found.octaves_beyond
+            far = f", a size {times:.1f} times beyond those measured there," if times > 1 else ""
+            every += wrapped([f"{term.record.operator_tuple}: predicted{far} from {near}"], "  ")
     return "\n".join([*lines, *wrapped(notes, "  "), *every])
 
 

@@ -7,7 +7,7 @@ from opcost.costs.terms import Row
 from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate, weighted_sum
-from opcost.text import digits, is_too_noisy, significant, with_interval
+from opcost.text import digits, is_too_noisy, percent, significant, with_interval
 
 ESTIMATED = " (estimate)"
 """Follows an estimate where the model was not measured end to end."""
@@ -35,6 +35,7 @@ class Headline:
     batch_size: int | None
     runs: Mapping[Quantity, Sequence[float]] = field(default_factory=dict)
     disturbed: bool = False
+    predicted_share: float = 0.0
 
     def cost(self, quantity: Quantity) -> Estimate | None:
         """Of an iteration."""
@@ -48,7 +49,8 @@ class Headline:
     def mark(self, quantity: Quantity) -> str:
         """What follows the cost of an estimate, and a disturbed time."""
         if self.is_estimate(quantity):
-            return ESTIMATED
+            share = self.predicted_share
+            return f" (estimate, {percent(share)} predicted)" if share else ESTIMATED
         return _DISTURBED if quantity == TIME and self.time and self.disturbed else ""
 
     def shown(self, quantity: Quantity) -> str:
@@ -97,6 +99,7 @@ def headline(compared: Row) -> Headline:
         compared["batch_size"],
         {TIME: compared.get(RUNS) or ()} if time else {},
         bool(time) and DISTURBED in (compared.get("end_to_end_flags") or ()),
+        compared.get("predicted_share") or 0.0,
     )
 
 

@@ -143,9 +143,9 @@ class ModelCost:
                 (
                     *(".".join(branch.path), branch.depth, branch.calls, branch.flops),
                     branch.parameters,
-                    None if branch.is_unmeasured else branch.time_s,
-                    None if branch.is_unmeasured else branch.share,
-                    branch.energy_j if energy and not branch.is_unmeasured else None,
+                    None if branch.is_unknown else branch.time_s,
+                    None if branch.is_unknown else branch.share,
+                    branch.energy_j if energy and not branch.is_unknown else None,
                     *(branch.tuples, branch.measured_tuples),
                 )
                 for branch in tree

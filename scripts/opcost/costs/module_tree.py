@@ -13,6 +13,7 @@ from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 
 NOTABLE = 0.005
 _TOO_MANY = 2
+_TUPLES = ("tuples", "measured_tuples", "predicted_tuples")
 
 Path = tuple[str, ...]
 """The names in a module's path; empty for the model itself."""
@@ -24,9 +25,10 @@ class Branch:
 
     Or, if `is_rest`, its small children (`others`) and, if it `calls_operators`, the module itself.
 
-    `share` is relative to the model's time, 0 where none is measured. Seconds and joules are of
-    measured operators with their call overhead. FLOPs and parameters are None if unknown. `tuples`
-    are added up over modules.
+    `share` is relative to the model's time, 0 where none is known. Seconds and joules are of
+    operators that are measured or predicted, with their call overhead. FLOPs and parameters are
+    None if unknown. `tuples` are added up over modules; without all of them (`complete`), it is a
+    lower limit.
     """
 
     path: Path
@@ -40,15 +42,21 @@ class Branch:
     parameters: int | None
     tuples: int
     measured_tuples: int
+    predicted_tuples: int
     is_leaf: bool
     is_rest: bool = False
     calls_operators: bool = True
     others: int = 0
 
     @property
-    def is_unmeasured(self) -> bool:
-        """Whether none of its operators is measured."""
-        return self.tuples > 0 and not self.measured_tuples
+    def is_unknown(self) -> bool:
+        """Whether none of its operators is measured or predicted."""
+        return self.tuples > 0 and not self.measured_tuples + self.predicted_tuples
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of its operators are measured or predicted."""
+        return self.tuples == self.measured_tuples + self.predicted_tuples
 
 
 @dataclass
@@ -61,6 +69,7 @@ class _Node:
     own_parameters: int | None = None
     tuples: int = 0
     measured_tuples: int = 0
+    predicted_tuples: int = 0
     module_class: str | None = None
     children: dict[Path, "_Node"] = field(default_factory=dict)
 
@@ -164,6 +173,7 @@ def _nodes(compared: Row, modules: Sequence[Row], folded: Mapping[Path, Path]) -
             node.calls += row["calls"]
             node.tuples += row["tuples"]
             node.measured_tuples += row["measured_tuples"]
+            node.predicted_tuples += row["predicted_tuples"]
             node.flops = None if None in (node.flops, row["flops"]) else node.flops + row["flops"]
             if length:
                 nodes[path[: length - 1]].children[path[:length]] = node
@@ -212,8 +222,10 @@ def _branches(
         if node.own_parameters is None
         else node.own_parameters
         + sum(nodes[e].parameters or 0 for e in children if e not in shown),
-        tuples=node.tuples - sum(nodes[each].tuples for each in shown),
-        measured_tuples=node.measured_tuples - sum(nodes[each].measured_tuples for each in shown),
+        **{
+            name: getattr(node, name) - sum(getattr(nodes[each], name) for each in shown)
+            for name in _TUPLES
+        },
     )
     if rest.calls or len(shown) < len(children):
         branch = _branch(path, len(path) + 1, rest, total_s)
@@ -226,5 +238,5 @@ def _branches(
 def _branch(path: Path, depth: int, node: _Node, total_s: float) -> Branch:
     share = node.time_s / total_s if total_s else 0.0
     costs = (node.calls, node.time_s, node.energy_j, share, node.flops, node.parameters)
-    tuples = (node.tuples, node.measured_tuples)
+    tuples = (node.tuples, node.measured_tuples, node.predicted_tuples)
     return Branch(path, depth, node.module_class, *costs, *tuples, is_leaf=not node.children)

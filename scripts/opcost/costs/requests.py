@@ -39,6 +39,7 @@ ESTIMATE, END_TO_END = "estimate", "end_to_end"
 
 _ADDED = ("time_s", "energy_j", "partial_time_s", "partial_energy_j", "calls", "flops", "bytes")
 _INTEGERS = ("calls", "flops", "bytes")
+_COUNTED = ("tuples", "measured_tuples", "predicted_tuples")
 _COSTLIEST = 5
 _NOTHING = "-"
 _UNCERTAIN_DIGITS = 2
@@ -188,7 +189,7 @@ def _totals(rows: Sequence[_Weighted], names: Iterable[str]) -> dict[str, Any]:
 
 
 def _tuples(rows: Sequence[_Weighted]) -> dict[str, int]:
-    return {name: sum(row[name] for _, row in rows) for name in ("tuples", "measured_tuples")}
+    return {name: sum(row[name] for _, row in rows) for name in _COUNTED}
 
 
 def _calls_by_tuple(rows: Sequence[_Weighted]) -> dict[str, Any]:

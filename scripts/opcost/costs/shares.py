@@ -99,6 +99,7 @@ def _costs(by_id: Mapping[str, Term], counts: Mapping[str, int]) -> dict[str, An
         "calls": sum(term.calls for term in terms),
         "tuples": len(terms),
         "measured_tuples": sum(term.measured for term in terms),
+        "predicted_tuples": sum(term.predicted for term in terms),
         "time_s": _sum(terms, "time_s") if complete else None,
         "energy_j": _sum(terms, "energy_j") if complete else None,
         "partial_time_s": _partial_sum(terms, "time_s"),
@@ -125,7 +126,7 @@ def _views(model: ModelTuples) -> list[dict[str, Any]]:
             "launches_kernel": False,
             "calls": sum(calls.values()),
             "tuples": len(calls),
-            "measured_tuples": 0,
+            **dict.fromkeys(("measured_tuples", "predicted_tuples"), 0),
             **dict.fromkeys(("time_s", "energy_j", "partial_time_s", "partial_energy_j")),
         }
         for (operator, phase), calls in sorted(counts.items())

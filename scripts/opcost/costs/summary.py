@@ -16,6 +16,7 @@ from opcost.text import (
     counted,
     fitted,
     names_by_text,
+    percent,
     shortened,
     some,
     table_of,
@@ -138,6 +139,10 @@ def _to_act_on(comparison: Sequence[Row]) -> Iterator[str]:
     for reason, models in reasons_of.items():
         retry = "opcost retry: " if reason in failed else ""
         yield f"No estimate of {some(models, _NAMED)}: {retry}{reason}"
+    shares = {row["model"]: row["predicted_share"] for row in comparison if row["predicted_share"]}
+    if shares:
+        found = [f"{percent(share)} of {model}" for model, share in shares.items()]
+        yield f"Predicted from other operators, not measured: {some(found, _NAMED)}"
     for flag in _ACT_ON:
         flagged = [row["model"] for row in comparison if flag in (row["end_to_end_flags"] or ())]
         counts = [dict(row["flag_counts"]).get(flag, 0) for row in comparison]

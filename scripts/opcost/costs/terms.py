@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opcost.rows.flags import PREDICTED
+from opcost.text import counted
 from opcost.tuples.model_tuples import ModelTuples, total_flops
 from opcost.tuples.tuple_record import TupleRecord
 
@@ -15,13 +16,14 @@ Row = Mapping[str, Any]
 @dataclass(frozen=True)
 class Term:
     """One kernel-launching tuple of a model, how often it is called, and its row if any: measured,
-    or predicted.
+    or predicted. `refusal` is why it was not predicted, if that was tried.
     """
 
     record: TupleRecord
     calls: int
     row: Row | None
     filtered: bool
+    refusal: str | None = None
 
     @property
     def known(self) -> bool:
@@ -83,7 +85,11 @@ def why_incomplete(terms: Sequence[Term]) -> str | None:
         )
     absent = len(missing) - filtered - len(failed)
     if absent:
-        parts.append(f"{absent} of {len(terms)} operator tuples are not measured")
+        are = "is" if absent == 1 else "are"
+        text = f"{absent} of {counted(len(terms), 'operator tuple')} {are} not measured"
+        for term in [term for term in missing if term.refusal][:1]:
+            text += f", nor predicted ({term.record.operator_tuple.name}: {term.refusal})"
+        parts.append(text)
     return "; ".join(parts)
 
 

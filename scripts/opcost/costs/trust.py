@@ -11,7 +11,7 @@ from typing import NamedTuple
 from opcost.costs.terms import Row
 from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import COMPARED, HOST_TIME, TIME, Quantity
-from opcost.text import TOO_NOISY, difference, digits, is_too_noisy, plus_minus
+from opcost.text import TOO_NOISY, difference, digits, is_too_noisy, percent, plus_minus
 
 GOOD, FAIR, POOR, UNVERIFIED = WORDS = ("good", "fair", "poor", "unverified")
 
@@ -53,7 +53,9 @@ def trust(compared: Row, quantity: Quantity = TIME) -> Trust:
     if off is not None and off > max(bound, _LIMITS[GOOD]):
         return Trust(_word(off), f"shares off by {100 * off:.0f} points")
     noise = ", more than noise" if excludes_zero(compared, quantity) and bound > _NEGLIGIBLE else ""
-    return Trust(_word(bound), f"estimate {difference(error)}{noise}")
+    share = compared["predicted_share"] or 0.0
+    guessed = f", {percent(share)} predicted" if share else ""
+    return Trust(_word(bound), f"estimate {difference(error)}{noise}{guessed}")
 
 
 def trust_in_all(compared: Row) -> Trust:

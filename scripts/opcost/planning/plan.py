@@ -122,8 +122,9 @@ def plan(
     """Select the `tuples` to measure on a target with existing `rows` of tuples and `end_to_end`.
 
     `device` is the target's. With `max_device_time_s`, the most important tuples come first, after
-    the remaining models, until the time is used up. Nothing is reserved for later rounds: an
-    estimate with a wide interval is better than none.
+    the remaining models, until the time is used up: one of each operator, without which none of its
+    others can be predicted, then all by the time that they explain. Nothing is reserved for later
+    rounds: an estimate with a wide interval is better than none.
     """
     known = {row["tuple_id"]: row for row in rows if row["tuple_id"] in tuples}
     times_s = predicted_times_s(tuples, known.values())
@@ -133,6 +134,10 @@ def plan(
     model_s = job_s + _guessed_timing_s(settings, device) if mean_model_s is None else mean_model_s
     for_models_s = models_to_measure * model_s
     new = sorted(tuples.keys() - known.keys(), key=lambda name: (-explained[name], name))
+    operators = {name: record.operator_tuple.operator for name, record in tuples.items()}
+    measured = {operators[name] for name in known}
+    first = {operators[name]: name for name in reversed(new) if operators[name] not in measured}
+    new.sort(key=lambda name: name not in first.values())
     count = len(new)
     if max_device_time_s is not None:
         count = min(count, max(0, int((max_device_time_s - for_models_s) / job_s)))

@@ -93,7 +93,7 @@ def beyond_budget(addresses: Addresses, target: str) -> list[str]:
     left_out = []
     if missing:
         of = counted(len(planned.known) + missing, "operator tuple")
-        left_out.append(f"{missing} of {of}, without which models that call them have no estimate")
+        left_out.append(f"{missing} of {of}, which are predicted for models where that is possible")
     plans = [
         round_plan(folder, addresses.name, number)
         for number in range(2, addresses.study.rounds + 1)

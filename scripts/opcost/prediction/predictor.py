@@ -49,7 +49,10 @@ LEAST_SHARED = 20
 """The least number of tuples that two devices share, for one to predict the other."""
 
 _LEAST_ROWS = 8
-_OCTAVES_BEYOND = 2.0
+_OCTAVES_ABOVE = 4.0
+_WIDER_BY_OCTAVE = 0.25
+"""Beyond the measured sizes, deviations are larger than those of the process (tests/benchmarks)."""
+
 _NEAREST = 3
 _OF_OPERATOR = 40
 _COVERAGE = 0.95
@@ -64,12 +67,14 @@ class Unpredictable(Exception):
 
 class Prediction(NamedTuple):
     """The cost of a call with its 95 % interval; its deviation (see `Predictor.error_of_sum`); the
-    nearest measured rows, the nearest first.
+    nearest measured rows, the nearest first; by how many octaves a size is outside of those
+    measured.
     """
 
     cost: Estimate
     deviation: float
     nearest: Sequence[Row]
+    octaves_beyond: float
 
 
 @dataclass(frozen=True)
@@ -89,16 +94,17 @@ class Predictor:
         """The cost of a tuple. Raises Unpredictable if it is unlike all that was measured."""
         tuple_id = record.operator_tuple.tuple_id
         wanted = features_of(record.operator_tuple, record.flops, record.bytes)
-        self._check(wanted)
+        beyond = self._octaves_beyond(wanted)
         if self.source is not None and tuple_id not in self.source:
             raise Unpredictable("the other device does not have it either")
         base = self.base(tuple_id, record.flops, record.bytes)
         [mean], [deviation] = self._surface.at([wanted])
+        deviation *= 1 + _WIDER_BY_OCTAVE * beyond
         value = base * math.exp(mean)
         reach = math.exp(self._score(wanted.operator) * deviation)
         near = covariance([wanted], self._known)[0].argsort()[::-1][:_NEAREST]
         cost = Estimate(value, value / reach, value * reach)
-        return Prediction(cost, float(deviation), [self.rows[n] for n in near])
+        return Prediction(cost, float(deviation), [self.rows[n] for n in near], beyond)
 
     def expected(self, records: Sequence[TupleRecord]) -> list[float]:
         """The cost of each tuple, however unlike all that was measured: good for an order only."""
@@ -200,20 +206,23 @@ class Predictor:
                 found.append(total / float(np.average(deviations[at], weights=costs)))
         return found
 
-    def _check(self, wanted: Features) -> None:
-        """Raise Unpredictable for a tuple beyond what was measured."""
+    def _octaves_beyond(self, wanted: Features) -> float:
+        """How far its sizes are outside of those measured. Raises Unpredictable if too far."""
         alike = [known for known in self._known if known.operator == wanted.operator]
         if self.source is not None:
             if len(self.rows) < LEAST_SHARED:
                 raise Unpredictable(f"the two devices share {counted(len(self.rows), 'tuple')}")
-            return
-        if len(self.rows) < _LEAST_ROWS or not alike:
-            measured = counted(len(self.rows), "tuple")
-            raise Unpredictable(f"{measured} measured there, {len(alike)} of its operator")
+            return 0.0
+        measured = f"{counted(len(self.rows), 'tuple')} measured there"
+        if len(self.rows) < _LEAST_ROWS:
+            raise Unpredictable(f"only {measured}, at least {_LEAST_ROWS} are needed")
+        if not alike:
+            raise Unpredictable(f"none of the {measured} is of its operator")
         same = [known for known in alike if known.form == wanted.form]
         known = [(*each.sizes, *each.work) for each in same] or [each.work for each in alike]
         sizes = (*wanted.sizes, *wanted.work) if same else wanted.work
         low, high = np.min(known, axis=0), np.max(known, axis=0)
-        beyond = float(np.max([low - sizes, sizes - high]))
-        if beyond > _OCTAVES_BEYOND:
-            raise Unpredictable(f"a size is {2**beyond:.0f} times beyond those measured there")
+        above, below = float(np.max(sizes - high)), float(np.max(low - sizes))
+        if above > _OCTAVES_ABOVE:
+            raise Unpredictable(f"a size is {2**above:.0f} times beyond those measured there")
+        return max(above, below, 0.0)

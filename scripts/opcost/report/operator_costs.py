@@ -13,6 +13,7 @@ from opcost.costs.terms import Row
 from opcost.report.colours import END_TO_END, Colours
 from opcost.report.theme import EDGE, Figure, figure, si_axis
 from opcost.rows.quantities import Quantity
+from opcost.text import percent
 
 AS_SHARES = "shares"
 """The signal that says whether bars are in shares of their model or in seconds or joules."""
@@ -73,6 +74,7 @@ def stacks(
                 found.intervals.append({**keys, "part": part, "low": low, "high": high})
             if part == estimated and amounts and row["measured_tuples"] < row["tuples"]:
                 note = f"{row['measured_tuples']} of {row['tuples']} operators"
+                note = f"{percent(share)} predicted" if (share := row["predicted_share"]) else note
                 found.notes.append({**found.bars[-1], "note": note})
     return found
 

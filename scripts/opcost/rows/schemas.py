@@ -243,6 +243,8 @@ MODEL_COSTS = _schema(
         *ENERGY.error.described("estimate / end-to-end - 1"),
         ("energy_reason", pa.string(), "why there is no estimate or no end-to-end measurement"),
         ("partial_time_s", pa.float64(), "seconds of the measured operators"),
+        ("predicted_tuples", pa.int64(), "tuples without a result whose cost is predicted"),
+        ("predicted_share", pa.float64(), "share of the operators' time that is predicted"),
         ("coverage_flops", pa.float64(), "share of FLOPs that measured operators account for"),
         *(
             column
@@ -384,7 +386,7 @@ _COMPARED_COLUMNS = (
     *TIME.error.names,
     *ENERGY.of("estimate").names,
     *ENERGY.of("end_to_end").names,
-    *(ENERGY.error.value, "time_reason", "energy_reason", "coverage_flops"),
+    *(ENERGY.error.value, "time_reason", "energy_reason", "coverage_flops", "predicted_share"),
 )
 COMPARISON = _schema(
     "comparison",
@@ -401,10 +403,11 @@ _SHARE: list[_Plain] = [
     ("calls", pa.int64(), "number of calls"),
     ("tuples", pa.int64(), "distinct operator tuples of these calls"),
     ("measured_tuples", pa.int64(), "tuples with a result"),
-    ("time_s", pa.float64(), "seconds of the operators; null if one was not measured"),
-    ("energy_j", pa.float64(), "joules of the operators; null if one was not measured"),
-    ("partial_time_s", pa.float64(), "seconds of the measured operators; null for views"),
-    ("partial_energy_j", pa.float64(), "joules of the measured operators; null for views"),
+    ("predicted_tuples", pa.int64(), "tuples without a result whose cost is predicted"),
+    ("time_s", pa.float64(), "seconds of the operators; null if one is unknown"),
+    ("energy_j", pa.float64(), "joules of the operators; null if one is unknown"),
+    ("partial_time_s", pa.float64(), "seconds of the known operators; null for views"),
+    ("partial_energy_j", pa.float64(), "joules of the known operators; null for views"),
     ("flops", pa.int64(), "FLOPs of all calls; null if those of an operator are unknown"),
     ("bytes", pa.int64(), "minimum bytes moved by all calls"),
 ]

@@ -57,7 +57,11 @@ def answer(request: Request, detailed: bool = False) -> tuple[str, bool]:
     text = first_screen(comparison, shares, refusals(models), further)
     if detailed:
         text += f"\n\n{details(comparison, shares, in_context)}"
-    compared = (row for row in comparison if row[TIME.error.value] is not None)
+    compared = (
+        row
+        for row in comparison
+        if row[TIME.error.value] is not None and not row["predicted_tuples"]
+    )
     isolated = (row for row in sweeps if row["tuple_id"] and row[TIME.value] is not None)
     known = {_pair(row) for row in (*compared, *isolated)}
     return text, known >= asked
