@@ -35,11 +35,11 @@ class Both:
     def __init__(self) -> None:
         self.errors = {"time": Errors(), "energy": Errors(), "power": Errors()}
 
-    def add(self, time: Predictor, energy: Predictor, tested: Sequence[Row]) -> None:
-        """Predict rows, and compare."""
+    def add(self, predictors: Sequence[Predictor], tested: Sequence[Row]) -> None:
+        """Predict the time and the energy of rows, and compare."""
         for row in tested:
             try:
-                found = [each.predict(record_of(row)).cost for each in (time, energy)]
+                found = [each.predict(record_of(row)).cost for each in predictors]
             except Unpredictable:
                 for each in self.errors.values():
                     each.refused += 1
@@ -61,8 +61,8 @@ def same(rows: Sequence[Row]) -> Both:
     found, order = Both(), random.Random(0).sample(rows, len(rows))
     for part in range(PARTS):
         others = [row for n, row in enumerate(order) if n % PARTS != part]
-        predictors = (Predictor(others, quantity, {}) for quantity in (TIME, ENERGY))
-        found.add(*predictors, order[part::PARTS])
+        predictors = [Predictor(others, quantity, {}) for quantity in (TIME, ENERGY)]
+        found.add(predictors, order[part::PARTS])
     return found
 
 
@@ -73,8 +73,8 @@ def other(rows: Sequence[Row], there: Sequence[Row], number: int) -> Both:
     shared = [row for row in rows if row["tuple_id"] in costs[TIME]]
     for draw in range(DRAWS):
         order = random.Random(draw).sample(shared, len(shared))
-        predictors = (Predictor(order[:number], q, {}, costs[q]) for q in (TIME, ENERGY))
-        found.add(*predictors, order[number:])
+        predictors = [Predictor(order[:number], q, {}, costs[q]) for q in (TIME, ENERGY)]
+        found.add(predictors, order[number:])
     return found
 
 

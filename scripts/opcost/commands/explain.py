@@ -173,7 +173,7 @@ def command(
         )
     else:
         [generation] = defined.generations
-        found = requested = explain_request(generation, extracted, paths, targets)
+        found = requested = explain_request(generation, extracted, paths, targets, predict)
         what = {"generation": asdict(generation)}
         text = partial(request_as_text, generation, requested, model)
     rows = [row for each in found for row in each.tuples()] if parquet or as_csv else []

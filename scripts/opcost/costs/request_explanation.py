@@ -16,7 +16,7 @@ from opcost.costs.requests import Request, request_cells, request_notes
 from opcost.costs.terms import Row, Term
 from opcost.models.generation import Generation
 from opcost.rows.quantities import COMPARED, TIME
-from opcost.text import counted, scaled, seconds, table, with_meaning_of_noise, wrapped
+from opcost.text import counted, percent, scaled, seconds, table, with_meaning_of_noise, wrapped
 from opcost.tuples.model_tuples import ModelTuples
 
 
@@ -74,14 +74,15 @@ def explain_request(
     steps: Sequence[ModelTuples],
     databases: Sequence[Path],
     targets: Collection[str] = (),
+    predict: bool = False,
 ) -> list[RequestExplanation]:
     """The cost of a request on every target of the databases, or on the named `targets`.
 
-    `steps` are the tuples of its models. Raises OpcostError like `explain`.
+    `steps` are the tuples of its models; the rest is as in `explain`.
     """
     found: dict[tuple[Path, str, str | None], dict[str, Explanation]] = {}
     for model in steps:
-        for each in explain(model, databases, targets):
+        for each in explain(model, databases, targets, predict):
             place = each.database, each.target, each.conditions_id
             found.setdefault(place, {})[model.model] = each
     return [
@@ -147,6 +148,13 @@ def _on_target(each: RequestExplanation, row: Row, top: int, depth: int | None) 
     estimate_s, notes = row[TIME.of("estimate").value], request_notes([row])
     if estimate_s is not None:
         notes.insert(0, f"The tables are of the estimate, {seconds(estimate_s, 3)}.")
+    predicted = [
+        f"{percent(step.estimate.predicted_share())} of {name}"
+        for name, step in each.steps.items()
+        if step.is_complete and step.is_predicted
+    ]
+    if predicted:
+        notes.append(f"Predicted from other operators, not measured: {', '.join(predicted)}.")
     notes += caveats([step.compared for step in steps], quantities=())
     total = len(_distinct(term for step in steps for term in step.estimate.terms))
     missing = _distinct(term for step in steps for term in step.missing)
