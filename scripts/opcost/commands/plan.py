@@ -11,7 +11,7 @@ import torch
 from opcost.commands.parameters import DATABASES
 from opcost.commands.run import budget, requested, verbosity, what_to_measure
 from opcost.databases.database import default_databases
-from opcost.devices.kinds import KINDS, kind_of
+from opcost.devices.kinds import kind_of
 from opcost.files import check_output
 from opcost.runs.prediction_study import calibration, sizes, write_study
 from opcost.runs.request import DEFAULT_STUDY
@@ -57,15 +57,15 @@ def command(
     opcost plan --for-prediction --device cuda -o sizes.yaml
     """
     predicts = bool(calibrate or for_prediction)
+    of_run = max_device_time or verbose or named["threads"] or (calibrate and named["device"])
     problems = {
-        "--calibrate and --for-prediction are two plans: give one": calibrate and for_prediction,
-        "--database is only for --calibrate": databases and not calibrate,
-        "--output is only for --calibrate and --for-prediction": output and not predicts,
-        "--for-prediction writes a study: name its file, as in -o sizes.yaml": for_prediction
-        and not output,
-        "--max-device-time, --threads and --verbose are only for the plan of a run": predicts
-        and (max_device_time or named["threads"] or verbose),
-        "--device is not for --calibrate: the study names it": calibrate and named["device"],
+        "--database and --output are only for --calibrate and --for-prediction": not predicts
+        and (databases or output),
+        "--max-device-time, --threads, --verbose and, with --calibrate, --device are only for the "
+        "plan of a run": predicts and of_run,
+        "--for-prediction needs -o STUDY.yaml, and takes neither --calibrate nor --database": (
+            for_prediction and (calibrate or databases or not output)
+        ),
     }
     for problem in (text for text, is_found in problems.items() if is_found):
         raise click.UsageError(problem)

@@ -32,24 +32,25 @@ _LIMITS = {True: (1e10, 2**28), False: (1e12, 2**32)}
 """FLOPs and bytes of the largest operator on a processor (True) and on a GPU."""
 
 _OCTAVES, _OCTAVES_OF_USUAL = 2, 4
-_USUAL = """\
-conv2d(8x96x28x28, 192x96x1x1)
-conv2d(8x96x28x28, 192x96x3x3, padding=[1,1])
-conv2d(8x192x28x28, 192x1x3x3, groups=192, padding=[1,1])
-batch_norm(8x96x28x28, 96, 96, 96, 96, cudnn_enabled=True, eps=1e-05, momentum=0.1, training=False)
-max_pool2d(8x96x56x56, kernel_size=[3,3], padding=[1,1], stride=[2,2])
-adaptive_avg_pool2d(8x512x28x28, output_size=[1,1])
-relu_(8x96x28x28)
-add(8x96x28x28, 8x96x28x28)
-linear(8x1536, 1000x1536, 1000)
-linear(8x192x768, 3072x768)
-matmul(8x12x192x64, 8x12x64x256)
-bmm(96x192x64, 96x64x256)
-scaled_dot_product_attention(8x12x192x64, 8x12x192x64, 8x12x192x64)
-softmax(8x12x192x256, dim=-1)
-layer_norm(8x192x768, 768, 768, normalized_shape=[768])
-mul(8x192x768, 8x192x768)
-gelu(8x192x768)"""
+_USUAL = (
+    "conv2d(8x96x28x28, 192x96x1x1)",
+    "conv2d(8x96x28x28, 192x96x3x3, padding=[1,1])",
+    "conv2d(8x192x28x28, 192x1x3x3, groups=192, padding=[1,1])",
+    "batch_norm(8x96x28x28, 96, 96, 96, 96, cudnn_enabled=True, eps=1e-05, momentum=0.1, "
+    "training=False)",
+    "max_pool2d(8x96x56x56, kernel_size=[3,3], padding=[1,1], stride=[2,2])",
+    "adaptive_avg_pool2d(8x512x28x28, output_size=[1,1])",
+    *(f"{name}(8x96x28x28)" for name in ("relu_", "hardtanh_", "silu_", "sigmoid")),
+    *(f"{name}(8x96x28x28, 8x96x28x28)" for name in ("add", "add_", "mul")),
+    "cat([8x96x28x28,8x192x28x28], dim=1)",
+    *(f"linear({rows}, 1000x1536, 1000)" for rows in ("8x1536", "2048x1536", "8x192x1536")),
+    "matmul(8x12x192x64, 8x12x64x256)",
+    "bmm(96x192x64, 96x64x256)",
+    "scaled_dot_product_attention(8x12x192x64, 8x12x192x64, 8x12x192x64)",
+    "softmax(8x12x192x256, dim=-1)",
+    "layer_norm(8x192x768, 768, 768, normalized_shape=[768])",
+    "gelu(8x192x768)",
+)
 
 _SIZE = re.compile(r"((?<=[( [])\d+(?=x))|(?<![^x(\[, =])\d+(?![\d.e])")
 """A first size (group 1), or another whole number, in a description."""
@@ -60,15 +61,16 @@ def calibration(
 ) -> tuple[list[tuple[TupleRecord, float]], dict[str, Any]]:
     """Up to fifty tuples to measure on a target, which help most to predict all tuples there, or
     the models with these calls (tuple id -> number), from other targets of its kind of device: each
-    with the share of the uncertainty that it removes. And keys of a study: the target and its
-    settings, as in its rows or else the default.
+    with the share of the uncertainty that it removes. And keys of a study: the target with its
+    settings, or if it is new, a GPU if there are others.
 
     Raises OpcostError if others have nothing, or too little, that helps.
     """
     columns = (*_COLUMNS, TIME.value)
     rows = [row for path in databases for row in read_database(path, columns).to_pylist()]
     own = {row["tuple_id"]: row for row in rows if row["target"] == target}
-    kind = next((kind_of(row) for row in [*own.values(), *rows]), None)
+    kinds = [kind for row in own.values() or rows if (kind := kind_of(row))]
+    kind = min(kinds, key=lambda each: each.is_processor, default=None)
     others, costs = {}, defaultdict[str, float](float)
     for row in rows:
         if row["target"] != target and row[TIME.value] and kind_of(row) == kind:
@@ -102,7 +104,7 @@ def sizes(like: Iterable[TupleRecord], is_processor: bool) -> list[TupleRecord]:
     sizes octaves around theirs, as far as a processor or else a GPU takes milliseconds.
     """
     dtypes = ("float32",) if is_processor else ("float32", "bfloat16")
-    usual = [{"operator": call, "dtype": dtype} for call in _USUAL.splitlines() for dtype in dtypes]
+    usual = [{"operator": call, "dtype": dtype} for call in _USUAL for dtype in dtypes]
     given = [_config(str(each.operator_tuple), each.parameters) for each in like]
     octaves, configs = (_OCTAVES, given) if given else (_OCTAVES_OF_USUAL, usual)
     most_flops, most_bytes = _LIMITS[is_processor]
@@ -114,7 +116,9 @@ def sizes(like: Iterable[TupleRecord], is_processor: bool) -> list[TupleRecord]:
         record = _isolated(config)
         if record and (record.flops or 0) <= most_flops and memory_bytes(record) <= most_bytes:
             found[record.operator_tuple.tuple_id] = record
-    records = list(found.values())[:_MOST_COMPARED]
+        if len(found) == _MOST_COMPARED:
+            break
+    records = list(found.values())
     chosen = helpful(_features(records), np.ones(len(records)), [], _MOST_SIZES)
     return [records[place] for place, _ in chosen]
 
