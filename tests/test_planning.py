@@ -365,8 +365,8 @@ def test_a_study_of_operators_measures_these_tuples_with_their_weights(tmp_path)
     ("arguments", "said"),
     [
         (["--calibrate", "a100", "--for-prediction"], "takes neither --calibrate nor"),
-        (["--database", "h100"], "are only for --calibrate and --for-prediction"),
-        (["--output", "s.yaml"], "are only for --calibrate and --for-prediction"),
+        (["--database", "h100"], "need --calibrate or --for-prediction"),
+        (["--output", "s.yaml"], "need --calibrate or --for-prediction"),
         (["--for-prediction"], "needs -o STUDY.yaml"),
         (["--calibrate", "a100", "--threads", "2"], "only for the plan of a run"),
         (["--calibrate", "a100", "--max-device-time", "9"], "only for the plan of a run"),
@@ -375,9 +375,11 @@ def test_a_study_of_operators_measures_these_tuples_with_their_weights(tmp_path)
         (["--calibrate", "h100", "-d", "measured.parquet"], "it has 1 and can add 0"),
         (["--calibrate", "a-100", "-d", "measured.parquet", "-o", "s.yaml"], "'a-100' does not"),
         (["--calibrate", "a", "-d", "measured.parquet", "-o", "measured.parquet"], "also an input"),
+        (["--for-prediction", "layer.yaml", "-o", "layer.yaml"], "also an input"),
     ],
 )
 def test_plans_that_cannot_be_are_refused(measured, arguments, said):
+    (measured.parent / "layer.yaml").write_text('operator: "linear(128x128, 128x128)"')
     result = CliRunner().invoke(main, ["plan", *arguments])
     assert result.exit_code in (1, 2)
     assert said in " ".join(result.output.split())

@@ -2,6 +2,7 @@
 
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from opcost.commands.parameters import DATABASES
 from opcost.commands.run import budget, requested, verbosity, what_to_measure
+from opcost.costs.model_argument import config_path
 from opcost.databases.database import default_databases
 from opcost.devices.kinds import kind_of
 from opcost.files import check_output
@@ -56,22 +58,22 @@ def command(
     opcost plan --calibrate a100 -d h100 -o calibration.yaml
     opcost plan --for-prediction --device cuda -o sizes.yaml
     """
-    predicts = bool(calibrate or for_prediction)
     of_run = max_device_time or verbose or named["threads"] or (calibrate and named["device"])
-    problems = {
-        "--database and --output are only for --calibrate and --for-prediction": not predicts
-        and (databases or output),
-        "--max-device-time, --threads, --verbose and, with --calibrate, --device are only for the "
-        "plan of a run": predicts and of_run,
-        "--for-prediction needs -o STUDY.yaml, and takes neither --calibrate nor --database": (
-            for_prediction and (calibrate or databases or not output)
-        ),
-    }
-    for problem in (text for text, is_found in problems.items() if is_found):
-        raise click.UsageError(problem)
+    predicts = bool(calibrate or for_prediction)
+    if predicts and of_run:
+        raise click.UsageError(
+            "--max-device-time, --threads, --verbose and, with --calibrate, --device are only for "
+            "the plan of a run"
+        )
+    if for_prediction and (calibrate or databases or not output):
+        raise click.UsageError(
+            "--for-prediction needs -o STUDY.yaml, and takes neither --calibrate nor --database"
+        )
     if predicts:
-        _plan_study(calibrate, databases or tuple(default_databases()), output, **named)
+        _plan_study(calibrate, databases or default_databases(), output, **named)
         return
+    if databases or output:
+        raise click.UsageError("--database and --output need --calibrate or --for-prediction")
     asked = requested(budget(max_device_time), **named)
     if code := run_workflow(asked.settings, "plan", verbose, prints=True).code:
         raise SystemExit(code)
@@ -79,19 +81,21 @@ def command(
 
 def _plan_study(
     target: str | None,
-    databases: tuple[Path, ...],
+    databases: Sequence[Path],
     output: Path | None,
     device: str | None,
     **named: Any,
 ) -> None:
     """Choose what helps to predict a target or, without one, models to come."""
     if output is not None:
-        check_output(output, [*databases, DEFAULT_STUDY, *map(Path, named["models"])])
+        check_output(
+            output, [*databases, DEFAULT_STUDY, *filter(None, map(config_path, named["models"]))]
+        )
     models = []
     if any(named.values()):
         study = requested({}, **named, device=None).study
-        for each in study.models.values():
-            models.append(tuples_of(each, study.model_directory, study.extraction))
+        folder, limits = study.model_directory, study.extraction
+        models = [tuples_of(each, folder, limits) for each in study.models.values()]
     if target is not None:
         calls = sum((Counter(each.call_counts()) for each in models), Counter[str]())
         chosen, keys = calibration(target, databases, calls)
@@ -100,10 +104,9 @@ def _plan_study(
         show(f"What to measure on {target}, and how much of the uncertainty it removes:\n")
         show("\n".join(table(["", "operator tuple"], rows, left=2)))
     else:
-        kind = kind_of(device) or KINDS["cuda" if torch.cuda.is_available() else "cpu"]
-        records = sizes(
-            [each for model in models for each, _ in model.kernels()], kind.is_processor
-        )
+        kind = kind_of(device)
+        is_processor = kind.is_processor if kind else not torch.cuda.is_available()
+        records = sizes([each for model in models for each, _ in model.kernels()], is_processor)
         name = f"{device or 'local'}_time".replace(":", "_")
         keys = {"targets": {name: {"device": device or "auto"}}, "measurement": {"energy": False}}
     if output is not None:

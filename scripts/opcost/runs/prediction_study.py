@@ -78,7 +78,7 @@ def calibration(
             number = calls.get(row["tuple_id"], 0) if calls else 1
             costs[row["tuple_id"]] += number * row[TIME.value]
     ordered = sorted(others.values(), key=lambda row: -costs[row["tuple_id"]])[:_MOST_COMPARED]
-    isolated = [_isolated(_config(row["description"], row["parameters"])) for row in ordered]
+    isolated = [_isolated(_config(row["description"], row["parameters"] or ())) for row in ordered]
     records = {each.operator_tuple.tuple_id: each for each in isolated if each is not None}
     known = [each for name, each in records.items() if own.get(name, {}).get(TIME.value)]
     new = {name: each for name, each in records.items() if name not in own and name in others}
@@ -101,7 +101,7 @@ def calibration(
 
 def sizes(like: Iterable[TupleRecord], is_processor: bool) -> list[TupleRecord]:
     """Up to 400 tuples that predict most: like these, or if there are none, like usual ones, with
-    sizes octaves around theirs, as far as a processor or else a GPU takes milliseconds.
+    sizes octaves around theirs, as far as a processor, or else a GPU, takes less than a second.
     """
     dtypes = ("float32",) if is_processor else ("float32", "bfloat16")
     usual = [{"operator": call, "dtype": dtype} for call in _USUAL for dtype in dtypes]
