@@ -4,7 +4,7 @@ import json
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,9 @@ def calibration(
             number = calls.get(row["tuple_id"], 0) if calls else 1
             costs[row["tuple_id"]] += number * row[TIME.value]
     ordered = sorted(others.values(), key=lambda row: -costs[row["tuple_id"]])[:_MOST_COMPARED]
-    isolated = [_isolated(_config(row["description"], row["parameters"] or ())) for row in ordered]
+    isolated = [
+        _isolated(row["description"], parameters=row["parameters"] or []) for row in ordered
+    ]
     records = {each.operator_tuple.tuple_id: each for each in isolated if each is not None}
     known = [each for name, each in records.items() if own.get(name, {}).get(TIME.value)]
     new = {name: each for name, each in records.items() if name not in own and name in others}
@@ -92,8 +94,7 @@ def calibration(
     chosen = helpful(_features(new.values()), weights, _features(known), _MOST_SHARED)
     enough = sum(share >= _LEAST_SHARE for _, share in chosen)
     chosen = chosen[: max(enough, LEAST_SHARED - len(known))]
-    written = next((row["conditions_json"] for row in own.values()), None)
-    conditions = json.loads(written or "{}")
+    conditions = json.loads(next((row["conditions_json"] for row in own.values()), None) or "{}")
     settings = conditions.get("target", {"device": kind.name if kind else "auto"})
     study = {"targets": {target: settings}, "measurement": conditions.get("measurement", {})}
     return [([*new.values()][place], share) for place, share in chosen], study
@@ -104,16 +105,14 @@ def sizes(like: Iterable[TupleRecord], is_processor: bool) -> list[TupleRecord]:
     sizes octaves around theirs, as far as a processor, or else a GPU, takes less than a second.
     """
     dtypes = ("float32",) if is_processor else ("float32", "bfloat16")
-    usual = [{"operator": call, "dtype": dtype} for call in _USUAL for dtype in dtypes]
-    given = [_config(str(each.operator_tuple), each.parameters) for each in like]
-    octaves, configs = (_OCTAVES, given) if given else (_OCTAVES_OF_USUAL, usual)
+    usual = [(call, {"dtype": dtype}) for call in _USUAL for dtype in dtypes]
+    given = [(str(each.operator_tuple), {"parameters": [*each.parameters]}) for each in like]
+    octaves, calls = (_OCTAVES, given) if given else (_OCTAVES_OF_USUAL, usual)
     most_flops, most_bytes = _LIMITS[is_processor]
     draw, found = random.Random(0), {}
     for number in range(2 * _MOST_COMPARED):
-        config = configs[number % len(configs)]
-        if number >= len(configs):
-            config = config | {"operator": _resized(config["operator"], octaves, draw)}
-        record = _isolated(config)
+        call, keys = calls[number % len(calls)]
+        record = _isolated(_resized(call, octaves, draw) if number >= len(calls) else call, **keys)
         if record and (record.flops or 0) <= most_flops and memory_bytes(record) <= most_bytes:
             found[record.operator_tuple.tuple_id] = record
         if len(found) == _MOST_COMPARED:
@@ -128,10 +127,10 @@ def write_study(path: Path, records: Iterable[TupleRecord], study: Mapping[str, 
     or settings that no study can have.
     """
     study = {**study, "rounds": 1, "operators": "all", "torchvision": None}
+    calls = [(each.operator_tuple, [*each.parameters]) for each in records]
     models = [
-        {"name": f"{call.name}_{call.tuple_id}", **_config(str(call), each.parameters)}
-        for each in records
-        for call in [each.operator_tuple]
+        {"name": f"{call.name}_{call.tuple_id}", "operator": str(call), "parameters": parameters}
+        for call, parameters in calls
     ]
     load_study({**study, "models": models})
     head = yaml.safe_dump(study, default_flow_style=None, sort_keys=False)
@@ -140,14 +139,10 @@ def write_study(path: Path, records: Iterable[TupleRecord], study: Mapping[str, 
         temporary.write_text("\n".join(lines), encoding="utf-8")
 
 
-def _config(description: str, parameters: Sequence[str]) -> dict[str, Any]:
-    return {"operator": description, "parameters": [*parameters]}
-
-
-def _isolated(config: Mapping[str, Any]) -> TupleRecord | None:
-    """The record of an operator without a model; None if it cannot be called so."""
+def _isolated(call: str, **keys: Any) -> TupleRecord | None:
+    """The record of an operator without a model, with these keys; None if there can be none."""
     try:
-        models = define_models("operator", config, Path(), config["operator"]).models
+        models = define_models("operator", {"operator": call, **keys}, Path(), call).models
         [record] = extract_model_tuples(models["operator"]).tuples
     except OpcostError:
         return None
