@@ -1,22 +1,29 @@
 """What a plan chooses, and what it expects."""
 
+import itertools
+import json
 import math
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from opcost.addresses import Addresses
+from opcost.commands import main
 from opcost.errors import OpcostError
 from opcost.plain_yaml import read_yaml
 from opcost.planning.plan import explained_shares, memory_bytes, plan, predicted_times_s
 from opcost.planning.rounds import Round, write_round
 from opcost.planning.target_plan import beyond_budget, describe_plans
 from opcost.results_folder import round_plan
+from opcost.rows import records, schemas
+from opcost.runs.prediction_study import sizes, write_study
 from opcost.study import load_study
 from opcost.tuples.extraction import extract_model_tuples
 from opcost.tuples.model_tuples import ModelCall, ModelTuples, write_model_tuples
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
+from opcost.tuples.parsing import parse
 from opcost.tuples.tuple_record import TupleRecord
 
 from tests.checkout import REPOSITORY, STUDY
@@ -234,3 +241,145 @@ def test_a_plan_says_which_calls_a_gpu_has_not_been_asked_for(tmp_path, device, 
 
     plan = describe_plans(addresses, not_here)
     assert ("calls: 2 models to trace on the device" in plan) == said
+
+
+LINEARS = [
+    parse(f"linear({rows}x{inputs}, {outputs}x{inputs})")
+    for rows, inputs, outputs in itertools.product([16, 128, 1024], repeat=3)
+]
+CONDITIONS = {
+    "target": {"device": "cuda", "threads": 1, "tf32": True},
+    "measurement": {"cache_state": "cold"},
+    "protocol_version": 5,
+}
+
+
+@pytest.fixture
+def measured(tmp_path, monkeypatch):
+    """A database of 27 layers on h100, the larger the slower, and of the first of them on a100."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {
+            **records.operator_columns(TupleRecord(call, (), True, None, 0)),
+            "parameters": ["weight"],
+            "target": target,
+            "status": "ok",
+            "time_s": sum(spec.elements for _, spec in call.tensors) / 1e9,
+            "conditions_json": json.dumps(CONDITIONS),
+            "device": "cuda:0",
+        }
+        for target, calls in (("h100", LINEARS), ("a100", LINEARS[:1]))
+        for call in calls
+    ]
+    records.write(tmp_path / "measured.parquet", schemas.DATABASE, rows)
+    return tmp_path / "measured.parquet"
+
+
+def planned(*arguments):
+    """The result of `opcost plan`, and the study that it writes."""
+    result = CliRunner().invoke(main, ["plan", *map(str, arguments), "-o", "planned.yaml"])
+    assert result.exit_code == 0, result.output
+    return result.output, load_study(read_yaml("planned.yaml"))
+
+
+def operators_in(study):
+    return [extract_model_tuples(model).tuples[0] for model in study.models.values()]
+
+
+def test_a_calibration_measures_what_others_have_and_the_target_lacks(measured):
+    text, study = planned("--calibrate", "a100", "-d", measured)
+    found = [each.operator_tuple for each in operators_in(study)]
+    assert len({*found} & {*LINEARS[1:]}) == len(found) >= 19
+    lines = [line for line in text.splitlines() if "linear(" in line]
+    assert [line.partition("  ")[2].strip() for line in lines] == [*map(str, found)]
+    shares = [float(line.strip(" <").partition("%")[0]) for line in lines]
+    assert shares == sorted(shares, reverse=True)
+    assert f"{len(found)} operators in planned.yaml" in text
+
+
+@pytest.mark.parametrize(
+    ("target", "tf32", "cache_state"), [("a100", True, "cold"), ("new", False, "model")]
+)
+def test_a_calibration_has_the_conditions_of_the_target(measured, target, tf32, cache_state):
+    _, study = planned("--calibrate", target, "-d", measured)
+    [(name, conditions)] = study.conditions.items()
+    assert (name, conditions.target.device) == (target, "cuda")
+    assert (conditions.target.tf32, conditions.measurement.cache_state) == (tf32, cache_state)
+
+
+def test_a_calibration_for_a_model_begins_with_what_it_calls(measured):
+    (measured.parent / "layer.yaml").write_text('operator: "linear(128x128, 128x128)"')
+    text, _ = planned("--calibrate", "a100", "layer.yaml", "-d", measured)
+    first, *others = (line for line in text.splitlines() if "linear(" in line)
+    assert first.endswith("linear(128x128, 128x128)")
+    assert float(first.partition("%")[0]) > 80
+    assert len(others) == 18, "as many as two targets must share"
+
+
+@pytest.mark.parametrize("is_processor", [True, False])
+def test_sizes_for_prediction_are_those_of_usual_operators_within_bounds(is_processor):
+    found = sizes([], is_processor)
+    assert len(found) == 400
+    assert {each.operator_tuple.name for each in found} >= {
+        *("conv2d", "linear", "matmul", "scaled_dot_product_attention", "softmax"),
+        *("layer_norm", "batch_norm", "relu_", "add", "max_pool2d"),
+    }
+    assert max(each.flops for each in found) <= (1e10 if is_processor else 1e12)
+    dtypes = {spec.dtype for each in found for _, spec in each.operator_tuple.tensors}
+    assert dtypes == ({"float32"} if is_processor else {"float32", "bfloat16"})
+    batches = {
+        dict(each.operator_tuple.tensors)["self"].shape[0]
+        for each in found
+        if each.operator_tuple.name == "add"
+    }
+    assert {2, 8, 32} <= batches
+
+
+def test_a_study_of_sizes_is_of_the_models_operators_octaves_around_theirs(measured):
+    (measured.parent / "layer.yaml").write_text('operator: "linear(8x256, 512x256, 512)"')
+    _, study = planned("--for-prediction", "layer.yaml", "--device", "cpu")
+    assert study.conditions["cpu_time"].target.device == "cpu"
+    assert not study.conditions["cpu_time"].measurement.energy
+    assert study.rounds == 1
+    found = operators_in(study)
+    assert {each.operator_tuple.name for each in found} == {"linear"}
+    assert all({*each.parameters} == {"bias", "weight"} for each in found)
+    shapes = [dict(each.operator_tuple.tensors) for each in found]
+    assert {each["input"].shape[0] for each in shapes} == {2, 4, 8, 16, 32}
+    assert {each["weight"].shape[0] for each in shapes} == {128, 256, 512, 1024, 2048}
+    assert {each["weight"].shape[1] for each in shapes} == {64, 128, 256, 512, 1024}
+
+
+def test_a_study_of_operators_measures_these_tuples_with_their_weights(tmp_path):
+    call = parse("add(32x197x768, 1x197x768)")
+    write_study(
+        tmp_path / "s.yaml",
+        [TupleRecord(call, (), True, 0, 0, ("other",))],
+        {"targets": {"new": {"device": "cpu"}}},
+    )
+    [found] = operators_in(load_study(read_yaml(tmp_path / "s.yaml")))
+    assert (found.operator_tuple, found.parameters) == (call, ("other",))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--calibrate", "a100", "--for-prediction"], "takes neither --calibrate nor"),
+        (["--database", "h100"], "need --calibrate or --for-prediction"),
+        (["--output", "s.yaml"], "need --calibrate or --for-prediction"),
+        (["--for-prediction"], "needs -o STUDY.yaml"),
+        (["--calibrate", "a100", "--threads", "2"], "only for the plan of a run"),
+        (["--calibrate", "a100", "--max-device-time", "9"], "only for the plan of a run"),
+        (["--calibrate", "a100", "--device", "cpu"], "with --calibrate, --device"),
+        (["--calibrate", "a100", "--batch", "2"], "need a MODEL"),
+        (["--calibrate", "h100", "-d", "measured.parquet"], "it has 1 and can add 0"),
+        (["--calibrate", "a-100", "-d", "measured.parquet", "-o", "s.yaml"], "'a-100' does not"),
+        (["--calibrate", "a", "-d", "measured.parquet", "-o", "measured.parquet"], "also an input"),
+        (["--for-prediction", "layer.yaml", "-o", "layer.yaml"], "also an input"),
+    ],
+)
+def test_plans_that_cannot_be_are_refused(measured, arguments, said):
+    (measured.parent / "layer.yaml").write_text('operator: "linear(128x128, 128x128)"')
+    result = CliRunner().invoke(main, ["plan", *arguments])
+    assert result.exit_code in (1, 2)
+    assert said in " ".join(result.output.split())

@@ -7,9 +7,12 @@ import itertools
 import math
 import random
 
+import numpy as np
 import pytest
 from opcost.costs.completion import Target, completed
 from opcost.costs.terms import Term
+from opcost.prediction.features import features_of
+from opcost.prediction.kriging import helpful
 from opcost.prediction.predictor import Predictor, Unpredictable
 from opcost.rows.flags import PREDICTED
 from opcost.rows.quantities import ENERGY, TIME
@@ -130,6 +133,41 @@ def test_devices_that_share_fewer_than_twenty_tuples_predict_nothing_of_each_oth
     here = [row(record, speed=3.0) for record in KNOWN[:19]]
     with pytest.raises(Unpredictable, match="the two devices share 19 tuples"):
         Predictor(here, TIME, {}, there).predict(KNOWN[50])
+
+
+def features(tuples):
+    return [features_of(each.operator_tuple, each.flops, each.bytes) for each in tuples]
+
+
+def test_fifty_helpful_tuples_predict_what_others_cost_better_than_fifty_at_random():
+    """On a device with 4 times the FLOP/s, and half the bandwidth, of one that has all tuples."""
+
+    def here(record):
+        return row(record) | {"time_s": record.flops / 4e12 + record.bytes / 5e10 + 9e-6}
+
+    costs = {each.operator_tuple.tuple_id: true_s(each) for each in GRID}
+
+    def error(shared):
+        """The mean error of tuples, weighted by time."""
+        predictor = Predictor([here(each) for each in shared], TIME, {}, costs)
+        others = [each for each in GRID if each not in shared]
+        times_s = np.array([here(each)["time_s"] for each in others])
+        predicted_s = predictor.expected(others)
+        return float(np.average(np.abs(np.log(predicted_s / times_s)), weights=times_s))
+
+    chosen = helpful(features(GRID), np.array([*costs.values()]), [], 50)
+    at_random = [error(random.Random(seed).sample(GRID, 50)) for seed in range(5)]
+    assert error([GRID[place] for place, _ in chosen]) < 0.7 * np.mean(at_random)
+
+
+def test_helpful_tuples_are_those_that_weigh_and_that_the_known_ones_do_not_explain():
+    tuples, known = [linear(16, 16, 16), linear(1024, 1024, 1024)], [linear(16, 16, 32)]
+    equal = np.ones(2)
+    assert helpful(features(tuples), equal, features(known), 1)[0][0] == 1
+    assert helpful(features(tuples), np.array([1.0, 0.0]), [], 1)[0][0] == 0
+    shares = [share for _, share in helpful(features(tuples), equal, [], 9)]
+    assert len(shares) == 2
+    assert 0.9 < sum(shares) < 1
 
 
 def test_a_sum_is_as_uncertain_as_sums_of_other_models_were_off():

@@ -13,8 +13,8 @@ from opcost.commands import INCOMPLETE
 from opcost.commands.parameters import (
     ARGUMENT,
     CHANNELS_LAST,
+    DATABASES,
     INPUT,
-    Database,
     MemorySize,
     Model,
 )
@@ -57,15 +57,7 @@ _PATH = click.Path(path_type=Path)
     help="Dtype to convert parameters and inputs to. Default: as they are built.",
 )
 @CHANNELS_LAST
-@click.option(
-    "--database",
-    "-d",
-    "databases",
-    type=Database(),
-    multiple=True,
-    help="A database, merged or not, or the reference data by name, such as h100. Default: "
-    "results/database.parquet and all reference data.",
-)
+@DATABASES
 @click.option(
     "--target",
     "-t",

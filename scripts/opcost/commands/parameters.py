@@ -76,6 +76,17 @@ class Database(click.Path):
         return path
 
 
+DATABASES = click.option(
+    "--database",
+    "-d",
+    "databases",
+    type=Database(),
+    multiple=True,
+    help="A database, merged or not, or the reference data by name, such as h100. Default: "
+    "results/database.parquet and all reference data.",
+)
+
+
 class Numbers(click.ParamType):
     """Numbers from 1, separated by commas."""
 

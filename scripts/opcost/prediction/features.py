@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec, Value, tensors_in
 
-_SMALL = 16
+SMALL = 16
 """Whole numbers up to this select a kernel (strides, sizes of kernels); larger ones are sizes."""
 
 
@@ -58,4 +58,4 @@ def _selects(value: Value) -> str:
         return ",".join(map(_selects, value))
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    return str(value) if isinstance(value, int) and abs(value) <= _SMALL else "number"
+    return str(value) if isinstance(value, int) and abs(value) <= SMALL else "number"

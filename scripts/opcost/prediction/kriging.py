@@ -100,3 +100,28 @@ class Surface:
             errors[group] = -block @ self.weights[group]
             deviations[group] = np.sqrt(np.diag(block))
         return errors, deviations
+
+
+def helpful(
+    tuples: Sequence[Features], weights: Array, known: Sequence[Features], most: int
+) -> list[tuple[int, float]]:
+    """At most `most` of the tuples to measure besides the `known` ones, the most helpful first: the
+    place of each, and the share that it removes of the sum of weight times variance over the
+    tuples, given the earlier ones (Cohn, Neural network exploration using optimal experiment
+    design, Neural Networks 9, 1996). One weight must be positive.
+    """
+    left = covariance(tuples, tuples)
+    if known:
+        shared = covariance(tuples, known)
+        factor = cho_factor(covariance(known, known) + _NOISE * np.eye(len(known)))
+        left -= shared @ cho_solve(factor, shared.T)
+    total = weights @ np.diag(left)
+    chosen: dict[int, float] = {}
+    for _ in range(min(most, len(tuples))):
+        variances = np.maximum(np.diag(left), 0) + _NOISE
+        removed = weights @ left**2 / variances
+        removed[list(chosen)] = -1
+        best = int(removed.argmax())  # the pivot of a Cholesky decomposition
+        chosen[best] = float(removed[best] / total)
+        left -= np.outer(left[:, best], left[:, best] / variances[best])
+    return list(chosen.items())
