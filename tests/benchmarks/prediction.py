@@ -10,8 +10,9 @@ that the rest ends one and two octaves from the most (least), of which the last 
 predicted. For each two targets that share tuples: one from the other, without a whole operator. All
 errors are of ln(predicted / measured), in per cent.
 
-Another model takes the place of the predictor with `--predictor MODULE:CLASS`. FloorTimesMedian and
-NearestRatio below are two; one that is independent has the methods
+Another model takes the place of the predictor with `--predictor MODULE:CLASS`, a module on
+PYTHONPATH; the predictor then follows it. FloorTimesMedian and NearestRatio below are two; one that
+is independent has the methods
 
     class Mine:
         def __init__(self, rows, quantity, calls, source=None):
@@ -272,8 +273,9 @@ def main() -> None:
     parser.add_argument("databases", type=Path, nargs="*")
     parser.add_argument("--predictor", type=class_named, metavar="MODULE:CLASS")
     given = parser.parse_args()
-    methods: dict[str, Make] = {
-        "predictor": given.predictor or Predictor,
+    methods: dict[str, Make] = {"given": given.predictor} if given.predictor else {}
+    methods |= {
+        "predictor": Predictor,
         "floor x median ratio": FloorTimesMedian,
         "ratio of the nearest": NearestRatio,
     }
@@ -283,7 +285,7 @@ def main() -> None:
         print("\n".join(table(_HEADER, [*lines_of(target, methods)])), flush=True)
     for here in targets:
         for there in targets:
-            errors = operators_left_out(here, there, methods["predictor"])
+            errors = operators_left_out(here, there, methods[next(iter(methods))])
             if here != there and errors["time"].logs:
                 print(f"\n{here.name} from {there.name}, without a whole operator")
                 cells = [[quantity, *each.cells()] for quantity, each in errors.items()]
