@@ -10,13 +10,17 @@ import sys
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from opcost.commands import main
+from opcost.databases.database import REFERENCE
 from opcost.databases.merging import merge
 from opcost.errors import OpcostError
 from opcost.queries.export import FORMATS, export
+from opcost.queries.feature_table import export_features
 from opcost.rows import records, schemas
+from opcost.tuples.parsing import parse
 
 ROWS = [
     {
@@ -179,3 +183,68 @@ def test_one_command_exports_and_says_how_much(path, tmp_path):
     completed = CliRunner().invoke(main, ["export", str(path), "out.xlsx"])
     assert completed.exit_code == 1
     assert "selects the format" in completed.stderr
+
+
+def tuple_row(text, **measured):
+    """A row of the tuple with this description."""
+    call = parse(text)
+    return {
+        "tuple_id": call.tuple_id,
+        "operator": call.operator,
+        "canonical_json": call.canonical_json,
+        "description": str(call),
+        "target": "local",
+        "status": "ok",
+        "flags": [],
+        **measured,
+    }
+
+
+@pytest.fixture
+def features(tmp_path):
+    """The table of three tuples, by operator."""
+    rows = [
+        tuple_row("linear(8x16, 4x16)", flops=1024, bytes=512, time_s=2e-6, flags=["disturbed"]),
+        tuple_row("cat([2x3,2x3], dim=1)", flops=None, bytes=96, time_s=1e-6),
+        tuple_row("relu(8x16)", status="error", error="gave up", flops=0, bytes=1024),
+    ]
+    records.write(tmp_path / "database.parquet", schemas.DATABASE, rows)
+    assert export_features(tmp_path / "database.parquet", tmp_path / "out.parquet") == 3
+    table = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    return {row["operator"].split(".")[1]: row for row in table}
+
+
+def test_features_have_a_column_for_each_argument_and_dimension(features):
+    linear, cat = features["linear"], features["cat"]
+    assert [linear[f"input_{n}"] for n in range(2)] == [8, 16]
+    assert [linear[f"weight_{n}"] for n in range(2)] == [4, 16]
+    assert (cat["tensors_count"], cat["tensors_elements"], cat["input_0"]) == (2, 12, None)
+    assert (cat["dtype"], json.loads(cat["arguments"])) == ("float32", {"dim": 1})
+    assert linear["form"] == "aten.linear.default input:2 weight:2"
+    assert (linear["intensity_flops_per_byte"], linear["flags"]) == (2.0, ["disturbed"])
+
+
+def test_features_that_nobody_knows_are_null_with_the_reason(features):
+    failed = features["relu"]
+    assert (failed["status"], failed["error"], failed["time_s"]) == ("error", "gave up", None)
+    assert failed["intensity_flops_per_byte"] == 0
+    assert features["cat"]["intensity_flops_per_byte"] is None
+    assert features["cat"]["models"] is None
+
+
+def test_features_name_the_models_that_call_a_tuple_also_of_a_merged_database(tmp_path):
+    merge(sorted(REFERENCE.glob("h*.parquet")), tmp_path / "merged.parquet")
+    command = ["export", "--features", str(tmp_path / "merged.parquet"), str(tmp_path / "out.csv")]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["target"] for row in rows if "resnet50_b32" in row["models"]} == {"h100", "h200"}
+    assert [row["models"] for row in rows if row["description"].startswith("mean(8x512")] == ["[]"]
+
+
+@pytest.mark.parametrize("name", ["out.sqlite", "trace.json"])
+def test_features_in_another_format_are_an_error_that_names_the_two(path, tmp_path, name):
+    command = ["export", "--features", str(path), str(tmp_path / name)]
+    answer = CliRunner().invoke(main, command)
+    assert answer.exit_code == 1
+    assert "name an output that ends in .csv or .parquet" in answer.stderr

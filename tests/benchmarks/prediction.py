@@ -2,35 +2,99 @@
 
     python -m tests.benchmarks.prediction [DATABASE ...]      default: the reference data
 
-For each target with models: each model is left out in turn, so that the tuples that only it has are
-predicted from the others, unless other programs disturbed them. Printed are errors of tuples, of
-operator families and of models (with what others measured of them), the share of 95 % intervals
-that hold, and of tuples refused; beside two simple methods: the floor times the median of cost /
-floor, and the same ratio as the nearest tuple of the operator. For each two targets that share
-tuples: one from the other, without a whole operator. All errors are of ln(predicted / measured), in
-per cent.
+For each target, tuples that other programs did not disturb are predicted without themselves: a
+tenth of the tuples at a time, and what only one model has without that model. Power is predicted
+energy / predicted time. Models are sums of what is predicted and of what others measured of them.
+Sizes beyond the measured range: of each form, the rows of the most (least) work are left out so far
+that the rest ends one and two octaves from the most (least), of which the last half octave is
+predicted. For each two targets that share tuples: one from the other, without a whole operator. All
+errors are of ln(predicted / measured), in per cent.
+
+Another model takes the place of the predictor with `--predictor MODULE:CLASS`, a module on
+PYTHONPATH; the predictor then follows it. FloorTimesMedian and NearestRatio below are two; one that
+is independent has the methods
+
+    class Mine:
+        def __init__(self, rows, quantity, calls, source=None):
+            "Fit to rows of a database, whose costs are row[quantity.value]."
+
+        def predict(self, record):
+            "Raise Unpredictable, or return the cost of record.operator_tuple:"
+            return Prediction(Estimate(value, low, high), deviation=0.0, nearest=[])
+
+        def error_of_sum(self, parts):
+            "Half of the 95 % interval of a sum of (calls, Prediction), relative; nan if unknown."
+
+and `Predictor` of scripts/opcost/prediction/predictor.py says what they mean.
 """
 
 import argparse
+import importlib
 import math
-import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from opcost.databases.database import REFERENCE, read_database
-from opcost.databases.model_ratios import read_ratios
-from opcost.prediction.predictor import COLUMNS, LEAST_SHARED, Predictor, Unpredictable
-from opcost.rows.flags import DISTURBED
-from opcost.rows.quantities import ENERGY, TIME, Quantity
-from opcost.tuples.operator_tuple import OperatorTuple, short_name
-from opcost.tuples.tuple_record import TupleRecord
+from opcost.prediction.predictor import LEAST_SHARED, Prediction, Predictor, Unpredictable
+from opcost.rows.quantities import ENERGY, POWER, TIME, Quantity
+from opcost.statistics import Estimate
+from opcost.text import counted, table
+from opcost.tuples.operator_tuple import short_name
 
-Row = Mapping[str, Any]
-_READ = ("target", "tuple_id", "operator", "status", "flags", *COLUMNS, TIME.value, ENERGY.value)
-_LISTED = 8
+from tests.benchmarks.prediction_splits import (
+    Row,
+    Split,
+    Target,
+    ends_left_out,
+    models_left_out,
+    read_targets,
+    record_of,
+    tenths_left_out,
+    undisturbed,
+)
+
+Make = Callable[..., Predictor]
+_LISTED = 12
+_HEADER = (
+    "predicted",
+    "number",
+    "median",
+    "90 % below",
+    "worst",
+    "bias",
+    "hold",
+    "half",
+    "refused",
+)
+
+
+class FloorTimesMedian(Predictor):
+    """A simple method: the least time that the device could need, times a median ratio."""
+
+    def predict(self, record):
+        """The cost of a tuple, without an interval; refused are the same as by the predictor."""
+        ratios = [row[self.quantity.value] / floor_of(self, row) for row in self.rows]
+        return self._replaced(record, float(np.median(ratios)))
+
+    def _replaced(self, record, ratio):
+        base = self.base(record.operator_tuple.tuple_id, record.flops, record.bytes)
+        cost = Estimate(ratio * base, math.nan, math.nan)
+        return super().predict(record)._replace(cost=cost)
+
+
+class NearestRatio(FloorTimesMedian):
+    """A simple method: the least time, times the ratio of the nearest tuple."""
+
+    def predict(self, record):
+        """The cost of a tuple, without an interval."""
+        nearest = Predictor.predict(self, record).nearest[0]
+        return self._replaced(record, nearest[self.quantity.value] / floor_of(self, nearest))
+
+
+def floor_of(predictor: Predictor, row: Row) -> float:
+    """The least seconds of a row's tuple on the predictor's device."""
+    return predictor.base(row["tuple_id"], row["flops"], row["bytes"])
 
 
 class Errors:
@@ -46,132 +110,186 @@ class Errors:
         self.logs.append(math.log(predicted / measured))
         self.halves.append(half)
 
-    def __str__(self) -> str:
+    def cells(self) -> list[str]:
+        """The columns of _HEADER, but the first."""
         if not self.logs:
-            return f"none, {self.refused} refused"
-        sizes = 100 * np.abs(self.logs)
-        text = f"{len(sizes)}: median {np.median(sizes):.1f}, p90 {np.quantile(sizes, 0.9):.1f}, "
-        text += f"worst {sizes.max():.0f}, bias {100 * np.mean(self.logs):+.1f}"
-        if not np.isnan(self.halves).any():
-            hold = np.mean(np.abs(self.logs) <= self.halves)
-            text += f"; {hold:.1%} hold, half-width {100 * np.median(self.halves):.0f} (median)"
-        return text + (f"; {self.refused} refused" if self.refused else "")
+            return ["0", *["-"] * 6, str(self.refused)]
+        sizes, halves = 100 * np.abs(self.logs), np.array(self.halves)
+        known = not np.isnan(halves).any()
+        return [
+            str(len(sizes)),
+            f"{np.median(sizes):.1f}",
+            f"{np.quantile(sizes, 0.9):.1f}",
+            f"{sizes.max():.0f}",
+            f"{100 * np.mean(self.logs):+.1f}",
+            f"{100 * np.mean(np.abs(self.logs) <= halves):.1f}" if known else "-",
+            f"{100 * np.median(halves):.0f}" if known else "-",
+            str(self.refused),
+        ]
 
-
-def record_of(row: Row) -> TupleRecord:
-    """What a prediction needs to know of a row's tuple."""
-    call = OperatorTuple.from_json(row["canonical_json"])
-    return TupleRecord(call, (), True, row["flops"], row["bytes"])
-
-
-def models_left_out(
-    rows: Sequence[Row], calls: Mapping[str, Mapping[str, int]], quantity: Quantity
-) -> Iterator[str]:
-    """The lines of one target."""
-    tuples, models, floors, neighbours = Errors(), Errors(), Errors(), Errors()
-    families: dict[str, Errors] = defaultdict(Errors)
-    by_id = {row["tuple_id"]: row for row in rows if DISTURBED not in row["flags"]}
-    shares, seconds = [], []
-    for model, own_calls in calls.items():
-        further = {i for name, each in calls.items() if name != model for i in each}
-        own = [i for i in own_calls if i in by_id and i not in further]
-        others = [row for row in rows if row["tuple_id"] not in own_calls.keys() - further]
-        if not own or not others:
-            continue
-        began_s = time.perf_counter()
-        predictor = Predictor(others, quantity, {k: v for k, v in calls.items() if k != model})
-        parts = []
-        for tuple_id in own:
-            row = by_id[tuple_id]
-            measured, family = row[quantity.value], short_name(row["operator"])
-            try:
-                found = predictor.predict(record_of(row))
-            except Unpredictable:
-                tuples.refused += 1
-                families[family].refused += 1
-                continue
-            parts.append((own_calls[tuple_id], found))
-            half = math.log(found.cost.high / found.cost.value)
-            for errors in (tuples, families[family]):
-                errors.add(found.cost.value, measured, half)
-            ratios = ratios_to_floor(predictor, others, quantity)
-            floor = floor_of(predictor, row)
-            floors.add(floor * float(np.median(list(ratios.values()))), measured)
-            neighbours.add(floor * ratios[found.nearest[0]["tuple_id"]], measured)
-        seconds.append(time.perf_counter() - began_s)
-        if len(parts) < len(own):
-            models.refused += 1
-            continue
-        known = sum(
-            n * by_id[i][quantity.value]
-            for i, n in own_calls.items()
-            if i in further & by_id.keys()
+    def __str__(self) -> str:
+        return ", ".join(
+            f"{name} {cell}" for name, cell in zip(_HEADER[1:], self.cells(), strict=True)
         )
-        measured = sum(own_calls[i] * by_id[i][quantity.value] for i in own) + known
-        predicted = sum(n * each.cost.value for n, each in parts)
-        shares.append(predicted / (predicted + known))
-        half = shares[-1] * predictor.error_of_sum(parts)
-        models.add(predicted + known, measured, half)
-    yield f"  {quantity}, tuples: {tuples}"
-    yield f"  {quantity}, tuples, floor x median ratio: {floors}"
-    yield f"  {quantity}, tuples, ratio of the nearest: {neighbours}"
-    yield f"  {quantity}, models: {models}"
-    if shares:
-        yield f"  predicted share of a model: {np.median(shares):.0%} (median)"
-    yield f"  seconds to fit and predict a model: {np.median(seconds):.2f} (median)"
-    for family, errors in sorted(families.items(), key=lambda item: -len(item[1].logs))[:_LISTED]:
-        yield f"    {family}: {errors}"
 
 
-def ratios_to_floor(
-    predictor: Predictor, rows: Sequence[Row], quantity: Quantity
-) -> dict[str, float]:
-    """Cost over floor of each row."""
-    return {row["tuple_id"]: row[quantity.value] / floor_of(predictor, row) for row in rows}
+Found = Sequence[tuple[Split, Predictor, Sequence[tuple[Row, Prediction | None]]]]
+"""For each split the predictor, and what it says of the rows; None if it refuses."""
 
 
-def floor_of(predictor: Predictor, row: Row) -> float:
-    """The least seconds of a row's tuple on the predictor's device."""
-    return predictor.base(row["tuple_id"], row["flops"], row["bytes"])
+def predicted(splits: Iterable[Split], quantity: Quantity, make: Make) -> Found:
+    """The predictions of each split."""
+    found = []
+    for split in splits:
+        predictor = make(split.known, quantity, split.calls)
+        found.append((split, predictor, [(row, answer(predictor, row)) for row in split.tested]))
+    return found
 
 
-def operators_left_out(here: Sequence[Row], there: Sequence[Row], quantity: Quantity) -> Errors:
-    """Of one device from another, each operator without its own rows."""
-    errors, costs = Errors(), {row["tuple_id"]: row[quantity.value] for row in there}
-    shared = [row for row in here if row["tuple_id"] in costs]
-    for operator in {row["operator"] for row in shared}:
-        others = [row for row in shared if row["operator"] != operator]
-        predictor = Predictor(others, quantity, {}, costs)
-        for row in (row for row in shared if row["operator"] == operator):
-            if len(others) < LEAST_SHARED:
-                errors.refused += 1
-                continue
-            cost = predictor.predict(record_of(row)).cost
-            errors.add(cost.value, row[quantity.value], math.log(cost.high / cost.value))
+def answer(predictor: Predictor, row: Row) -> Prediction | None:
+    """The prediction of a row's tuple; None if it is refused."""
+    try:
+        return predictor.predict(record_of(row))
+    except Unpredictable:
+        return None
+
+
+def errors_of_tuples(found: Found, quantity: Quantity) -> dict[str, Errors]:
+    """The errors of each operator, and of all as ''."""
+    errors: dict[str, Errors] = defaultdict(Errors)
+    for _, _, answers in found:
+        for row, each in answers:
+            for one in (errors[""], errors[short_name(row["operator"])]):
+                if each is None:
+                    one.refused += 1
+                else:
+                    half = math.log(each.cost.high / each.cost.value)
+                    one.add(each.cost.value, row[quantity.value], half)
     return errors
+
+
+def errors_of_power(times: Found, energies: Found) -> Errors:
+    """Power as predicted energy over predicted time, against measured energy over time."""
+    errors = Errors()
+    for (_, _, of_time), (_, _, of_energy) in zip(times, energies, strict=True):
+        for (row, time), (_, energy) in zip(of_time, of_energy, strict=True):
+            if time is None or energy is None:
+                errors.refused += 1
+            else:
+                measured = row[ENERGY.value] / row[TIME.value]
+                errors.add(energy.cost.value / time.cost.value, measured)
+    return errors
+
+
+def errors_of_models(found: Found, target: Target, quantity: Quantity) -> tuple[Errors, float]:
+    """The errors of the models' sums, as far as they are undisturbed, of which other models
+    measured a part; the predicted share (median).
+    """
+    errors, shares = Errors(), [math.nan]
+    costs = {row["tuple_id"]: row[quantity.value] for row in undisturbed(target.rows)}
+    for split, predictor, answers in found:
+        calls = target.calls[split.model]
+        parts = [(calls[row["tuple_id"]], each) for row, each in answers if each is not None]
+        if len(parts) < len(answers):
+            errors.refused += 1
+            continue
+        own = {row["tuple_id"] for row, _ in answers}
+        measured = sum(n * costs[i] for i, n in calls.items() if i in costs)
+        known = sum(n * costs[i] for i, n in calls.items() if i in costs and i not in own)
+        total = sum(n * each.cost.value for n, each in parts)
+        shares.append(total / (total + known))
+        errors.add(total + known, measured, shares[-1] * predictor.error_of_sum(parts))
+    return errors, float(np.nanmedian(shares)) if len(shares) > 1 else math.nan
+
+
+def operators_left_out(here: Target, there: Target, make: Make) -> dict[str, Errors]:
+    """One device from another, each operator without its own rows: by quantity."""
+    ids = {row["tuple_id"] for row in there.rows}
+    shared = [row for row in here.rows if row["tuple_id"] in ids]
+    errors, found = {}, {}
+    for quantity in here.quantities if there.quantities == here.quantities else [TIME]:
+        costs = {row["tuple_id"]: row[quantity.value] for row in there.rows}
+        found[quantity] = []
+        for operator in sorted({row["operator"] for row in shared}):
+            others = [row for row in shared if row["operator"] != operator]
+            tested = [row for row in shared if row["operator"] == operator]
+            if len(others) >= LEAST_SHARED:
+                predictor = make(others, quantity, {}, costs)
+                answers = [(row, answer(predictor, row)) for row in tested]
+                found[quantity].append((Split(others, {}, tested), predictor, answers))
+        errors[str(quantity)] = errors_of_tuples(found[quantity], quantity)[""]
+    if ENERGY in found:
+        errors[str(POWER)] = errors_of_power(found[TIME], found[ENERGY])
+    return errors
+
+
+def lines_of(target: Target, methods: Mapping[str, Make]) -> Iterator[list[str]]:
+    """The cells of a target's table."""
+    splits = {"a tenth": [*tenths_left_out(target)], "own of a model": [*models_left_out(target)]}
+    first = next(iter(methods))
+    for left_out, chosen in splits.items():
+        found = {
+            (quantity, name): predicted(chosen, quantity, make)
+            for quantity in target.quantities
+            for name, make in methods.items()
+            if chosen
+        }
+        for (quantity, name), each in found.items():
+            yield [f"{quantity}, {left_out}, {name}", *errors_of_tuples(each, quantity)[""].cells()]
+        if (ENERGY, first) in found:
+            errors = errors_of_power(found[TIME, first], found[ENERGY, first])
+            yield [f"power, {left_out}, {first}", *errors.cells()]
+    for quantity in target.quantities if splits["own of a model"] else ():
+        each = found[quantity, first]
+        errors, share = errors_of_models(each, target, quantity)
+        text = f"{quantity}, models, {share:.0%} predicted, {first}" if errors.logs else "models"
+        yield [text, *errors.cells()]
+        families = errors_of_tuples(each, quantity)
+        for family in sorted(families, key=lambda name: -len(families[name].logs))[1:_LISTED]:
+            yield [f"{quantity}, own of a model, {family}", *families[family].cells()]
+    for quantity in target.quantities:
+        for octaves in (1, 2):
+            for sign, name in ((1, "most"), (-1, "least")):
+                split, distance = ends_left_out(target, octaves, sign)
+                errors = errors_of_tuples(predicted([split], quantity, methods[first]), quantity)
+                text = (
+                    f"{quantity}, {name} work, {counted(octaves, 'octave')} beyond ({distance:.1f})"
+                )
+                yield [text, *errors[""].cells()]
+
+
+def class_named(text: str) -> Make:
+    """The class MODULE:CLASS. Raises ArgumentTypeError if there is none."""
+    module, _, name = text.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no MODULE:CLASS: {error}") from error
 
 
 def main() -> None:
     """Print the errors of all targets of the databases."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("databases", type=Path, nargs="*")
-    paths = parser.parse_args().databases or sorted(REFERENCE.glob("*.parquet"))
-    targets: dict[str, list[Row]] = {}
-    for path in paths:
-        rows = [row for row in read_database(path, _READ).to_pylist() if row["status"] == "ok"]
-        ratios = read_ratios(path)
-        for target in dict.fromkeys(row["target"] for row in rows):
-            own = targets[f"{path.stem}: {target}"] = [r for r in rows if r["target"] == target]
-            calls = {each.model: each.calls for each in ratios.get(target, ()) if each.calls}
-            print(f"{path.stem}: {target}: {len(own)} rows, {len(calls)} models")
-            for quantity in (TIME, ENERGY):
-                if calls and all(row[quantity.value] for row in own):
-                    print("\n".join(models_left_out(own, calls, quantity)))
+    parser.add_argument("--predictor", type=class_named, metavar="MODULE:CLASS")
+    given = parser.parse_args()
+    methods: dict[str, Make] = {"given": given.predictor} if given.predictor else {}
+    methods |= {
+        "predictor": Predictor,
+        "floor x median ratio": FloorTimesMedian,
+        "ratio of the nearest": NearestRatio,
+    }
+    targets = [*read_targets(given.databases)]
+    for target in targets:
+        print(f"\n{target.name}: {len(target.rows)} rows, {len(target.calls)} models")
+        print("\n".join(table(_HEADER, [*lines_of(target, methods)])), flush=True)
     for here in targets:
         for there in targets:
-            if here != there:
-                errors = operators_left_out(targets[here], targets[there], TIME)
-                print(f"{here} from {there}, without a whole operator: {errors}")
+            errors = operators_left_out(here, there, methods[next(iter(methods))])
+            if here != there and errors["time"].logs:
+                print(f"\n{here.name} from {there.name}, without a whole operator")
+                cells = [[quantity, *each.cells()] for quantity, each in errors.items()]
+                print("\n".join(table(_HEADER, cells)))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ from opcost.prediction.predictor import Predictor, Unpredictable
 from opcost.rows.quantities import TIME
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 
-from tests.benchmarks.prediction import Errors, record_of
+from tests.benchmarks.prediction import Errors
+from tests.benchmarks.prediction_splits import record_of
 
 TESTED = 500
 SAME, SHARED = (30, 100, 400), (20, 50, 200)

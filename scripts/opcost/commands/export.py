@@ -18,6 +18,7 @@ from opcost.databases.database import default_databases
 from opcost.errors import OpcostError
 from opcost.files import check_output
 from opcost.queries.export import export
+from opcost.queries.feature_table import export_features
 from opcost.study import ExtractionSettings
 from opcost.terminal import show
 from opcost.text import counted, seconds, some
@@ -32,8 +33,15 @@ _MISSING = 3
 @click.command()
 @click.argument("source", type=Model())
 @click.argument("output", type=click.Path(path_type=Path))
+@click.option(
+    "--features",
+    is_flag=True,
+    help="Write a table to train predictors on: .csv or .parquet, with sizes as columns.",
+)
 @click.pass_context
-def command(context: click.Context, /, source: str, output: Path, **of_a_trace: Any) -> None:
+def command(
+    context: click.Context, /, source: str, output: Path, features: bool, **of_a_trace: Any
+) -> None:
     """Write a database as CSV, SQLite or DuckDB, or the estimate of a model as a trace, by the
     suffix of OUTPUT.
 
@@ -47,6 +55,9 @@ def command(context: click.Context, /, source: str, output: Path, **of_a_trace: 
     opcost export results/database.parquet operators.sqlite
     sqlite3 operators.sqlite "SELECT description, time_s FROM operators
                               WHERE status = 'ok' ORDER BY time_s DESC LIMIT 10"
+
+    \b
+    opcost export results/database.parquet features.csv --features
 
     \b
     opcost export results/database.parquet operators.duckdb
@@ -64,13 +75,14 @@ def command(context: click.Context, /, source: str, output: Path, **of_a_trace: 
     opcost export resnet50 resnet50.speedscope.json --input 32x3x224x224 --target h100
     opcost export config/models/resnet34_56.yaml trace.json
     """
-    if output.suffix == ".json":
+    if output.suffix == ".json" and not features:
         _trace(source, output, **of_a_trace)
         return
     for option in _OPTIONS:
         if context.get_parameter_source(str(option.name)) != ParameterSource.DEFAULT:
             raise click.UsageError(f"{option.opts[0]} is for a trace, a file that ends in .json")
-    show(f"{export(Database().convert(source, None, context), output)} rows in {output}")
+    write = export_features if features else export
+    show(f"{write(Database().convert(source, None, context), output)} rows in {output}")
 
 
 command.params += _OPTIONS

@@ -23,7 +23,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -101,7 +101,7 @@ class Predictor:
         [mean], [deviation] = self._surface.at([wanted])
         deviation *= 1 + _WIDER_BY_OCTAVE * beyond
         value = base * math.exp(mean)
-        reach = math.exp(self._score(wanted.operator) * deviation)
+        reach = math.exp(self._scores[wanted.operator] * deviation)
         near = covariance([wanted], self._known)[0].argsort()[::-1][:_NEAREST]
         cost = Estimate(value, value / reach, value * reach)
         return Prediction(cost, float(deviation), [self.rows[n] for n in near], beyond)
@@ -180,15 +180,23 @@ class Predictor:
     def _usual_score(self) -> float:
         return float(np.sqrt(np.mean(np.divide(*self._left_out) ** 2)))
 
-    def _score(self, operator: str) -> float:
-        """The multiple of a deviation that an interval reaches: as each tuple needs if it is left
-        out with its group, or by itself.
+    @cached_property
+    def _scores(self) -> Mapping[str, float]:
+        """The multiple of a deviation that an interval reaches, by operator: as each tuple needs if
+        it is left out with its group, or by itself.
         """
-        of_it = np.array([known.operator == operator for known in self._known])
-        chosen = of_it if of_it.sum() >= _OF_OPERATOR else np.full(len(self.rows), True)
-        rank = min(1.0, _COVERAGE * (1 + 1 / chosen.sum()))
-        scores = (np.abs(np.divide(*each))[chosen] for each in (self._left_out, self._alone))
-        return max(float(np.quantile(each, rank)) for each in scores)
+        operators = np.array([known.operator for known in self._known])
+        scores = [np.abs(np.divide(*each)) for each in (self._left_out, self._alone)]
+
+        def of(chosen: Array) -> float:
+            rank = min(1.0, _COVERAGE * (1 + 1 / chosen.sum()))
+            return max(float(np.quantile(each[chosen], rank)) for each in scores)
+
+        found = defaultdict(partial(float, of(np.full(len(operators), True))))
+        for operator in set(operators):
+            if (chosen := operators == operator).sum() >= _OF_OPERATOR:
+                found[operator] = of(chosen)
+        return found
 
     @cached_property
     def _scores_of_sums(self) -> list[float]:
