@@ -10,17 +10,19 @@ from typing import Any
 import numpy as np
 
 from opcost.costs.terms import Row, Term
-from opcost.prediction.predictor import LEAST_SHARED, Prediction, Predictor, Unpredictable
+from opcost.prediction.predictor import (
+    LEAST_SHARED,
+    Prediction,
+    Predictor,
+    Unpredictable,
+    drawn,
+)
 from opcost.rows import comparability
 from opcost.rows.flags import PREDICTED, WAITS_FOR_DEVICE
 from opcost.rows.quantities import ENERGY, HOST_TIME, MEASURED, POWER, TIME, Quantity
 from opcost.rows.runs import ModelRatio
 from opcost.statistics import Estimate
 from opcost.tuples.tuple_record import TupleRecord
-
-
-_MOST_ROWS = 4000
-"""Of a target: the time and the memory of a prediction grow with the square, or faster."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,7 @@ class Target:
 
     def _of(self, quantity: Quantity) -> Iterator[Predictor]:
         calls = {each.model: each.calls for each in self.ratios if each.calls}
-        rows = [row for row in self.rows if row[quantity.value]]
-        if len(rows) > _MOST_ROWS:  # ids are hashes: the first are a fair draw
-            rows = sorted(rows, key=lambda row: str(row["tuple_id"]))[:_MOST_ROWS]
+        rows = drawn([row for row in self.rows if row[quantity.value]])
         if rows:
             yield Predictor(rows, quantity, calls)
         for other in self.others:

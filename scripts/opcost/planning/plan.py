@@ -16,7 +16,7 @@ from opcost.addresses import Addresses
 from opcost.devices.device_file import read_device
 from opcost.devices.kinds import kind_of
 from opcost.launch_modes import EAGER
-from opcost.prediction.predictor import Predictor
+from opcost.prediction.predictor import Predictor, drawn
 from opcost.results_folder import MODELS, OPERATORS, device_file, measurements, model_of
 from opcost.rows import records, schemas
 from opcost.rows.quantities import TIME
@@ -208,7 +208,7 @@ def predicted_times_s(tuples: Mapping[str, TupleRecord], rows: Iterable[Row]) ->
         }
         for tuple_id, row in measured.items()
     ]
-    expected = Predictor(known, TIME, {}).expected(list(missing.values()))
+    expected = Predictor(drawn(known), TIME, {}).expected(list(missing.values()))
     return dict(zip(missing, expected, strict=True)) | times_s
 
 
