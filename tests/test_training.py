@@ -572,6 +572,6 @@ build = Net
 """,
     )
     inference = replace(definition, mode="inference", training=None)
-    peak = model_calls(inference, tmp_path).activation_peak_bytes
+    peak = model_calls(inference, tmp_path).memory.peak_bytes
     assert peak == 3 * 2048  # y, its exp, and that + 1
-    assert model_calls(definition, tmp_path).activation_peak_bytes >= 4 * 2048
+    assert model_calls(definition, tmp_path).memory.peak_bytes >= 4 * 2048

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +20,13 @@ from opcost.commands.parameters import (
 )
 from opcost.costs.explanation import Explanation, explain
 from opcost.costs.explanation_text import as_text
+from opcost.costs.memory_use import (
+    MemoryUse,
+    fit_as_text,
+    largest_batch,
+    memory_as_text,
+    memory_use,
+)
 from opcost.costs.model_argument import config_path, find_steps, parse_argument, parse_input
 from opcost.costs.offload import Offload, offload, offload_memory
 from opcost.costs.offload_text import offload_as_text
@@ -84,6 +91,13 @@ _PATH = click.Path(path_type=Path)
     help="Memory of the device for weights and activations, such as 2GiB: also print which weights "
     "are copied in from the host for each pass, and the cost.",
 )
+@click.option("--memory", is_flag=True, help="Also print the memory of an iteration, by module.")
+@click.option(
+    "--fit",
+    "fit_bytes",
+    type=MemorySize(),
+    help="Memory, such as 16GiB: also print the largest batch that fits into it.",
+)
 @click.option(
     "--predict/--no-predict",
     default=True,
@@ -113,6 +127,8 @@ def command(
     top: int,
     depth: int | None,
     budget_bytes: int | None,
+    memory: bool,
+    fit_bytes: int | None,
     predict: bool,
     details: bool,
     as_json: bool,
@@ -144,6 +160,11 @@ def command(
     defined, search_path = find_steps(model, options)
     settings = ExtractionSettings(timeout)
     answers: Sequence[Offload] = ()
+    if fit_bytes is not None and (defined.generations or (inputs and batch_size is None)):
+        raise OpcostError(
+            "--fit varies the batch size of one model: give a model without generation, and inputs "
+            "without their first dimension, with --batch 1"
+        )
     extracted = [tuples_of(each, search_path, settings) for each in defined.models.values()]
     for each in extracted:
         if each.refusal is not None:
@@ -156,8 +177,8 @@ def command(
         what = {"definition": json.loads(defined.models[tuples.model].to_json())}
         text = partial(as_text, tuples, explained, name=model, details=details)
         if budget_bytes is not None:
-            memory = offload_memory(tuples, budget_bytes)
-            answers = offload(memory, explained)
+            offloaded = offload_memory(tuples, budget_bytes)
+            answers = offload(offloaded, explained)
     elif budget_bytes is not None:
         raise OpcostError(
             f"--offload: {model} is requests to a language model, which also keep cached keys and "
@@ -168,6 +189,15 @@ def command(
         found = requested = explain_request(generation, extracted, paths, targets, predict)
         what = {"generation": asdict(generation)}
         text = partial(request_as_text, generation, requested, model)
+    uses = [memory_use(each) for each in extracted] if memory else []
+    if fit_bytes is not None:
+
+        def use_of(batch: int) -> MemoryUse:
+            steps, path = find_steps(model, replace(options, batches=(batch,)))
+            [one] = steps.models.values()
+            return memory_use(tuples_of(one, path, settings))
+
+        fitting = largest_batch(use_of, fit_bytes)
     rows = [row for each in found for row in each.tuples()] if parquet or as_csv else []
     if parquet is not None:
         records.write(parquet, schemas.EXPLANATION, rows)
@@ -179,11 +209,18 @@ def command(
             document["offload"] = answer.to_document()
         name = generation.name if defined.generations else extracted[0].model
         document = {"model": name, **what, "targets": targets_found}
+        document |= {"memory": [each.to_document() for each in uses]} if uses else {}
+        if fit_bytes is not None:
+            document["fit"] = {"bytes": fit_bytes, "batch_size": fitting[0]}
         show(json.dumps(document, indent=2, default=dict))
     else:
         show(text(top=top, depth=depth))
         if budget_bytes is not None:
-            show(f"\n{offload_as_text(memory, answers, top)}")
+            show(f"\n{offload_as_text(offloaded, answers, top)}")
+        for use in uses:
+            show(f"\n{memory_as_text(use, top)}")
+        if fit_bytes is not None:
+            show(f"\n{fit_as_text(fit_bytes, *fitting)}")
     complete = [each.is_complete and not each.is_predicted for each in found]
     if budget_bytes is not None:
         complete = [a and b.is_complete for a, b in zip(complete, answers, strict=True)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from opcost.costs.breakdown import Part, shares_text, with_rest_of
 from opcost.costs.explanation import Explanation
 from opcost.costs.explanation_text import as_text
+from opcost.costs.memory_use import memory_use
 from opcost.costs.module_tree import module_tree
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.statistics import Estimate
@@ -151,6 +152,18 @@ class ModelCost:
                 for branch in tree
                 if not branch.is_rest
             ],
+        )
+
+    @cached_property
+    def memory(self) -> "pd.DataFrame":
+        """The memory of an iteration, a row for each module, the largest first.
+
+        Columns: `module`, `weight_bytes`, `at_peak_bytes` (that it made of the activations at their
+        peak) and `peak_bytes` (the most activations that live at once while it runs).
+        """
+        rows = memory_use(self.model).modules
+        return _frame(
+            "module weight_bytes at_peak_bytes peak_bytes", [tuple(row.values()) for row in rows]
         )
 
     @cached_property

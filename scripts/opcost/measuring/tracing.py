@@ -53,7 +53,7 @@ def trace_on(
         torch_version=str(torch.__version__),
         extraction_s=time.perf_counter() - started,
         device_name=device.model_name,
-        activation_peak_bytes=executed.activation_peak_bytes,
+        memory=executed.memory,
     )
 
 

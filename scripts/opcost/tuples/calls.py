@@ -45,10 +45,11 @@ from opcost.models.user_code import check_threads, located, message, reason, use
 from opcost.models.zoo import library_of
 from opcost.text import shortened
 from opcost.tuples.index_limits import IndexLimits
+from opcost.tuples.model_memory import ModelMemory
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.places import Place, places, raised_in
 from opcost.tuples.recorder import Call, Recorder
-from opcost.tuples.replay import tensors_in_tree
+from opcost.tuples.replay import storage, tensors_in_tree
 from opcost.tuples.threads import operators_of_threads, threads_noticed
 from opcost.tuples.weight_uses import WeightUses
 from opcost.tuples.weights import WeightGroup
@@ -95,9 +96,8 @@ class ModelCalls:
     `parameters` is the number of parameters in each module with its submodules, by path ("" is the
     model), where shared ones count once; `own_parameters` excludes submodules.
 
-    `activation_peak_bytes` is the peak memory of all tensors that an iteration makes. `weights` are
-    the model's weights by the calls that use them; None for a training step, which changes them.
-    `dtypes` are the dtypes of the parameters.
+    `weights` are the model's weights by the calls that use them; None for a training step, which
+    changes them. `dtypes` are the dtypes of the parameters. `memory` is that of an iteration.
 
     `value_dependent` are the tuples whose sizes, or sizes of results, depend on values: they do not
     occur with another seed of weights and inputs. `calls_vary` if a second run of the user's code
@@ -106,7 +106,7 @@ class ModelCalls:
 
     calls: tuple[Call, ...]
     parameters: Mapping[str, int]
-    activation_peak_bytes: int | None = None
+    memory: ModelMemory | None = None
     value_dependent: frozenset[OperatorTuple] = frozenset()
     calls_vary: bool = False
     compiled: bool = False
@@ -294,6 +294,10 @@ def recorded_calls(
         }
         for recurse in (True, False)
     )
+    weight_bytes, counted = dict[str, int](), set[int]()
+    for path, each in module.named_modules():
+        own = [*each.parameters(recurse=False), *each.buffers(recurse=False)]
+        weight_bytes[path] = _bytes(own, counted)
     with (
         places(module, lambda: getattr(run, "phase", FORWARD)) as where,
         operators_of_threads() as elsewhere,
@@ -305,6 +309,7 @@ def recorded_calls(
                 with Recorder(where, held_tensors(run), device, weights) as recorder:
                     state = ProcessState()
                     output = run(*inputs, **kwargs)
+                    state_bytes = _bytes(held_tensors(run)) - sum(weight_bytes.values())
                     # A mode that the model left active would end instead of the recorder.
                     state.restore(name)
         except OpcostError as error:
@@ -329,12 +334,22 @@ def recorded_calls(
     return ModelCalls(
         tuple(recorder.calls),
         parameters,
-        recorder.peak_bytes,
+        ModelMemory(recorder.lifetimes, weight_bytes, state_bytes),
         compiled=recorder.compiled,
         weights=None if weights is None else weights.groups(),
         dtypes=parameter_dtypes(module),
         own_parameters=own_parameters,
     )
+
+
+def _bytes(tensors: Iterable[torch.Tensor], counted: set[int] | None = None) -> int:
+    """Of the memory of tensors, each once, that is not yet `counted`."""
+    counted, found = set() if counted is None else counted, 0
+    for tensor in tensors:
+        if (place := storage(tensor)) not in counted:
+            counted.add(place)
+            found += tensor.untyped_storage().nbytes()
+    return found
 
 
 def _check_dtypes(calls: Iterable[Call], name: str) -> None:

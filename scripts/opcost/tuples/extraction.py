@@ -75,7 +75,7 @@ def _model_tuples(executed: ModelCalls, definition: ModelDefinition, started: fl
         str(torch.__version__),
         definition,
         time.perf_counter() - started,
-        activation_peak_bytes=executed.activation_peak_bytes,
+        memory=executed.memory,
         weights=executed.weights,
         module_parameters=executed.parameters or None,
         dtypes=executed.dtypes,

@@ -19,6 +19,7 @@ from opcost.errors import OpcostError
 from opcost.files import content_of, replacing
 from opcost.models.definition import FORWARD, PHASES, InputSpec, ModelDefinition, usual_dtype
 from opcost.results_folder import model_of
+from opcost.tuples.model_memory import Lifetime, ModelMemory
 from opcost.tuples.operator_tuple import OperatorTuple
 from opcost.tuples.tuple_record import SCHEMA_VERSION, TupleRecord, check_version
 from opcost.tuples.weights import Weight, WeightGroup
@@ -48,7 +49,7 @@ _RULES = {
     "device_name": optional(PRINTABLE),
     "not_recorded": optional(TEXT),
     "phases": optional(list_of(one_of(*PHASES))),
-    "activation_peak_bytes": optional(_COUNT),
+    "memory": optional(OBJECT),
     "dtypes": list_of(STRING),
     "weights": optional(list_of(list_like(list_of(list_like(STRING, _COUNT)), _COUNT))),
     "module_parameters": optional(list_of(list_like(STRING, _COUNT))),
@@ -70,9 +71,8 @@ class ModelTuples:
     """The distinct tuples of one model, and its calls in order.
 
     `refusal` is the reason why a model of the zoo could not be extracted; it then has no tuples,
-    calls and number of parameters. `activation_peak_bytes` is the peak memory of all tensors that
-    an iteration makes: activations, gradients and temporaries, without weights, optimizer state,
-    inputs and kernels' workspaces. `weights` are the model's weights by the calls that use them;
+    calls and number of parameters. `memory` is that of an iteration; None in older files. `weights`
+    are the model's weights by the calls that use them;
     None for a training step. `module_parameters` is the number of parameters of each module with
     its submodules, `own_parameters` without; None for a refused model. `dtypes` are those of the
     parameters, or else of the buffers, in order.
@@ -92,7 +92,7 @@ class ModelTuples:
     refusal: str | None = None
     device_name: str | None = None
     not_recorded: str | None = None
-    activation_peak_bytes: int | None = None
+    memory: ModelMemory | None = None
     weights: tuple[WeightGroup, ...] | None = None
     module_parameters: Mapping[str, int] | None = None
     dtypes: tuple[str, ...] = ()
@@ -113,6 +113,11 @@ class ModelTuples:
             return ()
         alike = self.dtypes in ((), (usual_dtype(self.dtypes),))
         return (self.definition if alike else self.definition.stating(self.dtypes)).inputs
+
+    @property
+    def activation_peak_bytes(self) -> int | None:
+        """The peak memory of all tensors that an iteration makes; None if unknown."""
+        return None if self.memory is None else self.memory.peak_bytes
 
     @property
     def is_operator(self) -> bool:
@@ -221,7 +226,12 @@ def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
         "refusal": tuples.refusal,
         "device_name": tuples.device_name,
         "not_recorded": tuples.not_recorded,
-        "activation_peak_bytes": tuples.activation_peak_bytes,
+        "memory": tuples.memory
+        and {
+            "lifetimes": [list(each) for each in tuples.memory.lifetimes],
+            "weight_bytes": [*tuples.memory.weight_bytes.items()],
+            "state_bytes": tuples.memory.state_bytes,
+        },
         "dtypes": list(tuples.dtypes),
         "weights": None
         if tuples.weights is None
@@ -239,6 +249,7 @@ def read_model_tuples(path: Path) -> ModelTuples:
     try:
         document = plain_data(content_of(path))
         check_version(document, path, remedy)
+        document.setdefault("memory", None)  # unknown to older versions
         check_values(document, _RULES, path, remedy)
         tuples = tuple(
             TupleRecord.from_document(record, f"{path}: tuple {number}", remedy)
@@ -259,7 +270,7 @@ def read_model_tuples(path: Path) -> ModelTuples:
             document["refusal"],
             document["device_name"],
             document["not_recorded"],
-            document["activation_peak_bytes"],
+            _memory(document["memory"], len(document["calls"]), path, remedy),
             None
             if document["weights"] is None
             else tuple(
@@ -308,6 +319,23 @@ def _calls(document: Mapping[str, Any]) -> tuple[ModelCall, ...]:
         ModelCall(position, path, kind, phase)
         for (position, path, kind), phase in zip(calls, phases, strict=True)
     )
+
+
+def _memory(
+    document: Mapping[str, Any] | None, calls: int, path: Path, remedy: str
+) -> ModelMemory | None:
+    """The memory of a file. Raises OpcostError for a call that is not there."""
+    if document is None:
+        return None
+    call = whole_number(0, max(calls - 1, 0))
+    rules = {
+        "lifetimes": list_of(list_like(call, call, _COUNT)),
+        "weight_bytes": list_of(list_like(STRING, _COUNT)),
+        "state_bytes": _COUNT,
+    }
+    check_values(document, rules, path, remedy)
+    lifetimes = tuple(itertools.starmap(Lifetime, document["lifetimes"]))
+    return ModelMemory(lifetimes, dict(document["weight_bytes"]), document["state_bytes"])
 
 
 def named(models: Iterable[ModelTuples], names: Collection[str]) -> list[ModelTuples]:

@@ -13,6 +13,7 @@ from opcost.models.definition import FORWARD, LOSS, OPTIMIZER
 from opcost.models.operator_calls import OperatorCalls
 from opcost.tuples.description import describe, describe_tensor
 from opcost.tuples.live_memory import LiveMemory
+from opcost.tuples.model_memory import Lifetime
 from opcost.tuples.operator_tuple import OperatorTuple, TensorSpec
 from opcost.tuples.places import Place
 from opcost.tuples.replay import storage, tensors_in_tree
@@ -88,9 +89,9 @@ class Recorder(OperatorCalls):
         return result
 
     @property
-    def peak_bytes(self) -> int:
-        """The peak memory of results, in bytes."""
-        return self._memory.peak_bytes
+    def lifetimes(self) -> tuple[Lifetime, ...]:
+        """Those of the memory of results."""
+        return self._memory.lifetimes
 
     def _mark_kept(self, inputs: list[torch.Tensor], phase: str) -> None:
         """Mark the calls most of whose results this phase is the first to use after their own."""
