@@ -1,16 +1,22 @@
-"""Write the models of the installed torchvision to a file that is part of opcost.
+"""Write the models of the installed torchvision, and the calls of those for classification, to files
+that are part of opcost.
 
 An official input has the size that the default weights' transforms produce. If the model sets the
 size (detection), the model's size is used; if the user does (optical flow, and the number of video
 frames), the size for which torchvision publishes FLOPs.
 """
 
+import json
+import zipfile
 from typing import Any
 
+import torch
 import torchvision
 from opcost.models.construction import build, without_initialisation
 from opcost.models.definition import ModelDefinition
-from opcost.models.zoo import INPUTS_FILE, Shapes
+from opcost.models.zoo import INPUTS_FILE, Shapes, official_inputs, select
+from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.shipped_calls import BATCHES, SHIPPED, VERSIONS, at_batch, packed
 from torchvision import models
 
 _FRAMES = 16
@@ -72,5 +78,29 @@ def as_yaml(inputs: dict[str, dict[str, Shapes]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def calls(name: str) -> list[dict[str, Any]]:
+    """A model's calls at each of the batch sizes that are shipped."""
+    return [
+        packed(extract_model_tuples(select(["classification"], [name], batch)[name]))
+        for batch in BATCHES
+    ]
+
+
+def write_calls() -> None:
+    """Write the calls of all classification models."""
+    libraries = (torch, torchvision)
+    versions = {each.__name__: each.__version__.partition("+")[0] for each in libraries}
+    with zipfile.ZipFile(SHIPPED, "w", zipfile.ZIP_LZMA) as shipped:
+        entries = {VERSIONS: versions}
+        for name in official_inputs()["classification"]:
+            one, two, four = entries[name] = calls(name)
+            at_batch(two, four, 3)  # raises an error if the batch size decides anything else
+        for name, content in entries.items():
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            info.compress_type = zipfile.ZIP_LZMA
+            shipped.writestr(info, json.dumps(content, separators=(",", ":"), default=dict))
+
+
 if __name__ == "__main__":
     INPUTS_FILE.write_text(as_yaml(installed()), encoding="utf-8")
+    write_calls()

@@ -11,7 +11,7 @@ from typing import Any
 
 from opcost.errors import OpcostError
 from opcost.memory import gib
-from opcost.models.inputs import input_bytes
+from opcost.models.definition import input_bytes
 from opcost.text import percent, scaled, table_of, wrapped
 from opcost.tuples.model_tuples import ModelTuples
 

@@ -21,7 +21,7 @@ from opcost.costs.interpolation import mean_cost
 from opcost.costs.terms import Row
 from opcost.databases.database import read_database
 from opcost.errors import OpcostError
-from opcost.models.inputs import input_bytes
+from opcost.models.definition import input_bytes
 from opcost.rows import comparability
 from opcost.rows.quantities import ENERGY, TIME, Quantity
 from opcost.statistics import Estimate, correlated_sum, weighted_sum

@@ -12,8 +12,7 @@ from opcost.devices.device import Device, OutOfMemory
 from opcost.errors import OpcostError
 from opcost.memory import free_bytes, gib
 from opcost.models.conditions import ProcessState
-from opcost.models.definition import ModelDefinition
-from opcost.models.inputs import input_bytes
+from opcost.models.definition import ModelDefinition, input_bytes
 from opcost.models.user_code import check_threads
 from opcost.rows.flags import CALLS_VARY, STATE_CHANGED
 from opcost.tuples.operator_tuple import OperatorTuple

@@ -6,9 +6,13 @@ their points is a definition of its own.
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
+
+from opcost.errors import OpcostError
+from opcost.memory import gib
 
 FORWARD, LOSS, BACKWARD, OPTIMIZER = PHASES = ("forward", "loss", "backward", "optimizer")
 """The phases of a training step, in order; inference is all forward."""
@@ -25,6 +29,31 @@ _REAL = {"complex64": "float32", "complex128": "float64"}
 def compared_phase(phase: str) -> str:
     """The phase under which a call is timed and compared."""
     return FORWARD if phase == LOSS else phase
+
+
+_LARGEST_TENSOR_BYTES = 2**63
+
+ELEMENT_BYTES = {
+    "bool": 1,
+    "uint8": 1,
+    "int8": 1,
+    "int16": 2,
+    "int32": 4,
+    "int64": 8,
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "float64": 8,
+    "complex64": 8,
+    "complex128": 16,
+    "float8_e4m3fn": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2": 1,
+    "float8_e5m2fnuz": 1,
+    "uint16": 2,
+    "uint32": 4,
+    "uint64": 8,
+}
 
 
 @dataclass(frozen=True)
@@ -226,3 +255,20 @@ def named_part(name: str, what: str, value: object) -> str:
 
 def _specs(documents: Iterable[Mapping[str, Any]]) -> tuple[InputSpec, ...]:
     return tuple(InputSpec(**{**spec, "shape": tuple(spec["shape"])}) for spec in documents)
+
+
+def input_bytes(definition: ModelDefinition) -> int:
+    """The size of all inputs. Raises OpcostError for a tensor of impossible size."""
+    specs = (*definition.inputs, *definition.further_inputs)
+    return sum(bytes_of_input(definition, spec) for spec in specs)
+
+
+def bytes_of_input(definition: ModelDefinition, spec: InputSpec) -> int:
+    """The size of one input. Raises OpcostError for an impossible one."""
+    size = math.prod(spec.shape) * ELEMENT_BYTES[spec.dtype or definition.dtype or "float32"]
+    if size >= _LARGEST_TENSOR_BYTES:
+        raise OpcostError(
+            f"model {definition.name}: an input of {spec} would have {gib(size)}; no tensor is "
+            f"larger than {gib(_LARGEST_TENSOR_BYTES)}. Give smaller sizes"
+        )
+    return size

@@ -1,17 +1,12 @@
 """The arguments of a model's forward: tensors made from a definition, in their arrangement."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import tree_map_only
 
-from opcost.errors import OpcostError
-from opcost.memory import gib
-from opcost.models.definition import InputSpec, ModelDefinition
-
-_LARGEST_TENSOR_BYTES = 2**63
+from opcost.models.definition import InputSpec, ModelDefinition, bytes_of_input
 
 
 class Arguments(NamedTuple):
@@ -47,12 +42,6 @@ def further_inputs(definition: ModelDefinition, *, empty: bool = False) -> Argum
     arrangement = training.target_arrangement if training else definition.arrangement
     make = _empty if empty else _drawn(definition.seed + 1)
     return arranged(arrangement, _tensors(definition, specs, make))
-
-
-def input_bytes(definition: ModelDefinition) -> int:
-    """The size of all inputs. Raises OpcostError for a tensor of impossible size."""
-    specs = (*definition.inputs, *definition.further_inputs)
-    return sum(_input_bytes(definition, spec) for spec in specs)
 
 
 def arranged(arrangement: Any, tensors: Sequence[Any], in_list: bool = False) -> Arguments:
@@ -108,22 +97,12 @@ def _tensors(
 ) -> list[torch.Tensor]:
     tensors = []
     for spec in specs:
-        _input_bytes(definition, spec)
+        bytes_of_input(definition, spec)
         tensor = make(spec, _dtype(definition, spec))
         if definition.memory_format == "channels_last" and tensor.dim() == 4:
             tensor = tensor.contiguous(memory_format=torch.channels_last)
         tensors.append(tensor)
     return tensors
-
-
-def _input_bytes(definition: ModelDefinition, spec: InputSpec) -> int:
-    size = math.prod(spec.shape) * _dtype(definition, spec).itemsize
-    if size >= _LARGEST_TENSOR_BYTES:
-        raise OpcostError(
-            f"model {definition.name}: an input of {spec} would have {gib(size)}; no tensor is "
-            f"larger than {gib(_LARGEST_TENSOR_BYTES)}. Give smaller sizes"
-        )
-    return size
 
 
 def _dtype(definition: ModelDefinition, spec: InputSpec) -> torch.dtype:

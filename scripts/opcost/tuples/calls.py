@@ -28,8 +28,8 @@ from opcost.models.construction import (
     replace_tensors,
     without_initialisation,
 )
-from opcost.models.definition import FORWARD, LOSS, OPTIMIZER, ModelDefinition
-from opcost.models.inputs import Arguments, input_bytes
+from opcost.models.definition import FORWARD, LOSS, OPTIMIZER, ModelDefinition, input_bytes
+from opcost.models.inputs import Arguments
 from opcost.models.iteration import (
     LACK_VALUES,
     Iteration,

@@ -16,6 +16,7 @@ from opcost.models.definition import ModelDefinition
 from opcost.models.user_code import reason
 from opcost.study import ExtractionSettings
 from opcost.tuples.model_tuples import ModelTuples, read_model_tuples, write_model_tuples
+from opcost.tuples.shipped_calls import shipped_calls
 from opcost.workers.isolation import run_isolated
 
 _SHARE_OF_FREE_MEMORY = 0.9
@@ -78,7 +79,11 @@ def extract_contained(
 def tuples_of(
     definition: ModelDefinition, search_path: Path | None, settings: ExtractionSettings
 ) -> ModelTuples:
-    """A model's tuples, extracted in a separate process. Raises like `extract_contained`."""
+    """A model's tuples: shipped ones, or extracted in a separate process. Raises like
+    `extract_contained`.
+    """
+    if (shipped := shipped_calls(definition)) is not None:
+        return shipped
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "tuples.pkl")
         extract_contained(definition, search_path, settings, partial(write_model_tuples, path))

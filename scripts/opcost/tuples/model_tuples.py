@@ -211,9 +211,9 @@ def total_flops(calls: Iterable[tuple[TupleRecord, int]]) -> int | None:
     return total
 
 
-def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
-    """Write a model's tuples as a plain-data pickle, atomically."""
-    document = {
+def to_document(tuples: ModelTuples) -> dict[str, Any]:
+    """A model's tuples as plain data."""
+    return {
         "schema_version": SCHEMA_VERSION,
         "model": tuples.model,
         "tuples": [record.to_document() for record in tuples.tuples],
@@ -239,55 +239,65 @@ def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
         "module_parameters": tuples.module_parameters and [*tuples.module_parameters.items()],
         "own_parameters": tuples.own_parameters and [*tuples.own_parameters.items()],
     }
+
+
+def write_model_tuples(path: Path, tuples: ModelTuples) -> None:
+    """Write a model's tuples as a plain-data pickle, atomically."""
     with replacing(path) as temporary:
-        temporary.write_bytes(pickle.dumps(document, protocol=4))
+        temporary.write_bytes(pickle.dumps(to_document(tuples), protocol=4))
 
 
 def read_model_tuples(path: Path) -> ModelTuples:
     """Read a model's tuples. Raises OpcostError for a damaged or foreign file."""
     remedy = f"delete {path} and run again to extract the model again"
     try:
-        document = plain_data(content_of(path))
-        check_version(document, path, remedy)
-        document.setdefault("memory", None)  # unknown to older versions
-        check_values(document, _RULES, path, remedy)
-        tuples = tuple(
-            TupleRecord.from_document(record, f"{path}: tuple {number}", remedy)
-            for number, record in enumerate(document["tuples"])
-        )
-        call = list_like(whole_number(0, len(tuples) - 1), STRING, STRING)
-        check_values({"calls": document["calls"]}, {"calls": list_of(call)}, path, remedy)
-        if len({record.operator_tuple for record in tuples}) < len(tuples):
-            raise OpcostError(f"{path} contains a tuple twice: {remedy}")
-        return ModelTuples(
-            document["model"],
-            tuples,
-            _calls(document),
-            document["parameters"],
-            document["torch_version"],
-            ModelDefinition.from_json(document["definition"]) if document["definition"] else None,
-            document["extraction_s"],
-            document["refusal"],
-            document["device_name"],
-            document["not_recorded"],
-            _memory(document["memory"], len(document["calls"]), path, remedy),
-            None
-            if document["weights"] is None
-            else tuple(
-                WeightGroup(tuple(itertools.starmap(Weight, weights)), uses)
-                for weights, uses in document["weights"]
-            ),
-            document["module_parameters"] and dict(document["module_parameters"]),
-            tuple(document["dtypes"]),
-            document["own_parameters"] and dict(document["own_parameters"]),
-            path.stem,
-        )
+        return from_document(plain_data(content_of(path)), path, remedy)
     except OpcostError:
         raise
     except Exception as error:
         raise OpcostError(
             f"{path} is not an opcost extraction ({type(error).__name__}: {error}): {remedy}"
         ) from error
+
+
+def from_document(document: Any, path: Path, remedy: str) -> ModelTuples:
+    """The tuples that `to_document` made plain data, from a file. Raises OpcostError for impossible
+    values.
+    """
+    check_version(document, path, remedy)
+    document.setdefault("memory", None)  # unknown to older versions
+    check_values(document, _RULES, path, remedy)
+    tuples = tuple(
+        TupleRecord.from_document(record, f"{path}: tuple {number}", remedy)
+        for number, record in enumerate(document["tuples"])
+    )
+    call = list_like(whole_number(0, len(tuples) - 1), STRING, STRING)
+    check_values({"calls": document["calls"]}, {"calls": list_of(call)}, path, remedy)
+    if len({record.operator_tuple for record in tuples}) < len(tuples):
+        raise OpcostError(f"{path} contains a tuple twice: {remedy}")
+    return ModelTuples(
+        document["model"],
+        tuples,
+        _calls(document),
+        document["parameters"],
+        document["torch_version"],
+        ModelDefinition.from_json(document["definition"]) if document["definition"] else None,
+        document["extraction_s"],
+        document["refusal"],
+        document["device_name"],
+        document["not_recorded"],
+        _memory(document["memory"], len(document["calls"]), path, remedy),
+        None
+        if document["weights"] is None
+        else tuple(
+            WeightGroup(tuple(itertools.starmap(Weight, weights)), uses)
+            for weights, uses in document["weights"]
+        ),
+        document["module_parameters"] and dict(document["module_parameters"]),
+        tuple(document["dtypes"]),
+        document["own_parameters"] and dict(document["own_parameters"]),
+        path.stem,
+    )
 
 
 def read_extractions(paths: Iterable[Path]) -> list[ModelTuples]:

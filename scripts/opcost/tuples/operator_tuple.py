@@ -16,29 +16,8 @@ from functools import cached_property
 from typing import Any, NoReturn, Self, TypeAlias, TypeGuard
 
 from opcost.errors import OpcostError
+from opcost.models.definition import ELEMENT_BYTES
 from opcost.values import shown
-
-ELEMENT_BYTES = {
-    "bool": 1,
-    "uint8": 1,
-    "int8": 1,
-    "int16": 2,
-    "int32": 4,
-    "int64": 8,
-    "float16": 2,
-    "bfloat16": 2,
-    "float32": 4,
-    "float64": 8,
-    "complex64": 8,
-    "complex128": 16,
-    "float8_e4m3fn": 1,
-    "float8_e4m3fnuz": 1,
-    "float8_e5m2": 1,
-    "float8_e5m2fnuz": 1,
-    "uint16": 2,
-    "uint32": 4,
-    "uint64": 8,
-}
 
 NAMED_OVERLOADS = ("Scalar", "float", "correction", "device")
 """Overloads that descriptions name, because others take the same arguments: numbers instead of
