@@ -113,7 +113,7 @@ def test_a_line_has_all_factors():
         "24.4 mg CO2e ± 4.7% at 396 g/kWh (estimate)"
     )
     lines = " ".join(work_lines([found]))
-    assert "Computed as 20 x 32 images. Energy, price and CO2e are the device's alone" in lines
+    assert "Computed as 20.00 x 32 images. Energy, price and CO2e are the device's alone" in lines
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_reason_is_stated_once_for_all_targets_without_energy():
     assert work_lines(costs) == [
         "640 images on a: 200 ms ± 4.0% (estimate)",
         "640 images on b: 200 ms ± 4.0% (estimate)",
-        "Computed as 20 x 32 images.",
+        "Computed as 20.00 x 32 images.",
         "No energy, price or CO2e on a, b: no sensor.",
     ]
 

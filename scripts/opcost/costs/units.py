@@ -154,7 +154,8 @@ def work_lines(costs: Sequence[WorkCost]) -> list[str]:
     if not known:
         return [f"No cost of {each.factors}: no target has a time." for each in costs[:1]]
     work, samples = known[0].factors, known[0].samples
-    notes = [f"Computed as {work.number / samples:.4g} x {samples} {work.what}."] * (samples > 1)
+    batches = text.significant(work.number / samples, 4)
+    notes = [f"Computed as {batches} x {samples} {work.what}."] * (samples > 1)
     if any(each.energy for each in known):
         notes.append("Energy, price and CO2e are the device's alone, without the rest of its host.")
     without = text.names_by_text((each.reason, each.target) for each in known if each.reason)
