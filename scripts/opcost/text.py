@@ -40,16 +40,20 @@ def seconds(value: float, digits: int = _DIGITS) -> str:
     return f"{significant(value / 1e-9, digits)} ns"
 
 
+def prefixed(value: float, unit: str, digits: int = _DIGITS) -> str:
+    """A quantity with its SI prefix, to this number of significant digits."""
+    number, prefix = _prefixed(value, digits)
+    return f"{significant(number, digits)} {prefix}{unit}"
+
+
 def joules(value: float, digits: int = _DIGITS) -> str:
     """An energy with its SI prefix, to this number of significant digits."""
-    number, prefix = _prefixed(value, digits)
-    return f"{significant(number, digits)} {prefix}J"
+    return prefixed(value, "J", digits)
 
 
 def watts(value: float, digits: int = _DIGITS) -> str:
     """A power with its SI prefix, to this number of significant digits."""
-    number, prefix = _prefixed(value, digits)
-    return f"{significant(number, digits)} {prefix}W"
+    return prefixed(value, "W", digits)
 
 
 def duration(value: float) -> str:

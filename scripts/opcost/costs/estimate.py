@@ -247,13 +247,16 @@ class ModelEstimate:
 
     @cached_property
     def _unknown_idle_power(self) -> str | None:
-        if self.iteration is None or not self.iteration.idle.value or self._idle_powers_w:
+        waits = self.iteration is not None and self.iteration.idle.value
+        if not waits or self.idle_power_w is not None:
             return None
         return "the device waits for its host, and no row has the power of the idle device"
 
-    @property
-    def _idle_powers_w(self) -> list[float]:
-        return [row["idle_power_w"] for row in self.rows if row["idle_power_w"] is not None]
+    @cached_property
+    def idle_power_w(self) -> float | None:
+        """Watts of the idle device: the mean over the rows; None if none has them."""
+        known = [row["idle_power_w"] for row in self.rows if row["idle_power_w"] is not None]
+        return fmean(known) if known else None
 
     @cached_property
     def iteration(self) -> Iteration | None:
@@ -374,9 +377,9 @@ class ModelEstimate:
         operators, time = self.operators_energy, self.summed_time
         if operators is None or self.operators_time is None or time is None:
             return None
-        if self.iteration is not None and self._idle_powers_w:
-            idle_w = fmean(self._idle_powers_w)
-            return statistics.weighted_sum([(1, operators), (idle_w, self.iteration.idle)])
+        if self.iteration is not None and self.idle_power_w is not None:
+            idle = (self.idle_power_w, self.iteration.idle)
+            return statistics.weighted_sum([(1, operators), idle])
         if not self.overhead:
             return operators
         stretch = time.value / self.operators_time.value

@@ -17,6 +17,7 @@ from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
 from opcost.costs.headline import RUNS
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, Term, terms_of
+from opcost.costs.units import Factors, WorkCost, work_cost
 from opcost.databases.database import read_database, rows_of
 from opcost.databases.model_ratios import read_ratios
 from opcost.errors import OpcostError, closest
@@ -141,6 +142,13 @@ class Explanation:
         """That of a tuple's time, if it is predicted."""
         tuple_id = term.record.operator_tuple.tuple_id
         return self.completion.times.get(tuple_id) if self.completion else None
+
+    def work(self, factors: Factors) -> WorkCost:
+        """The cost of some samples of the batch. Raises OpcostError if its size is unknown."""
+        samples, model = self.compared["batch_size"], self.estimate.model.model
+        if samples is None:
+            raise OpcostError(f"the batch size of {model} is unknown, as its inputs differ in it")
+        return work_cost(self.compared, factors, samples, self.estimate.idle_power_w)
 
     def operators(self) -> list[dict[str, Any]]:
         """The cost by operator, largest first, views last."""

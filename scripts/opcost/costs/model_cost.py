@@ -10,6 +10,7 @@ from opcost.costs.explanation import Explanation
 from opcost.costs.explanation_text import as_text
 from opcost.costs.memory_use import memory_use
 from opcost.costs.module_tree import module_tree
+from opcost.costs.units import Factors, WorkCost
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.statistics import Estimate
 from opcost.text import percent, with_interval
@@ -93,6 +94,15 @@ class ModelCost:
         """Seconds measured end to end; None if the database's study does not have the model."""
         measured, compared = TIME.of("end_to_end"), self._chosen.compared
         return measured.read(compared) if measured.value in compared else None
+
+    def per(self, number: float, **factors: Any) -> WorkCost:
+        """The cost of so many samples of the batch, measured end to end or else the estimate.
+
+        `factors` are those of `Factors`: `price_per_kwh` and its `currency`, `carbon_g_per_kwh`
+        (grams of CO2e), `pue` from 1, and `duty` above 0, up to 1. Raises OpcostError for numbers
+        out of range, and if the batch size is unknown.
+        """
+        return self._chosen.work(Factors(number, **factors))
 
     @property
     def reason(self) -> str | None:
