@@ -476,7 +476,7 @@ def test_what_is_missing_is_listed_with_how_to_measure_it(cnn, tmp_path):
     assert "1 x relu(1x3x8x8)" in answer.output
     assert re.search(r"\ntiny_cnn +4 .* >3\.\d+ ms +100\.0%\n", answer.output)
     assert re.search(r"\n  2 others +1 +\d+ +0 +- +-\n", answer.output)
-    assert "time  of known\n" in answer.output
+    assert "time  of measured\n" in answer.output
     assert f"is missing (there, or on this machine): opcost run {CNN}\n" in answer.output
 
 

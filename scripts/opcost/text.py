@@ -17,9 +17,9 @@ _WIDTH, _LEAST_WIDTH = 100, 40
 MOST_NOISE = 0.5  # half of an interval, as a share of the value: more is too noisy to say
 TOO_NOISY = "too noisy to say"
 _MEANING_OF_NOISE = (
-    f"{TOO_NOISY.capitalize()}: the 95 % interval is wider than ±50%. Run again on a quiet machine "
-    "(opcost retry --flag disturbed), or in more rounds; measure what is predicted. The files have "
-    "the numbers."
+    f"{TOO_NOISY.capitalize()}: the 95 % interval is wider than ±50%. It narrows with runs on "
+    "a quiet machine (opcost retry --flag disturbed), with more rounds, and with measurements of "
+    "what is predicted. The files have the numbers."
 )
 _CELL, _NARROW = 500, 40
 

@@ -18,7 +18,7 @@ from opcost.costs.model_argument import run_command
 from opcost.costs.module_tree import NOTABLE, module_tree
 from opcost.costs.phases import phase_lines
 from opcost.costs.terms import Row, terms_of
-from opcost.costs.trust import trust_cells, trust_in_all
+from opcost.costs.trust import predicted_range, trust_cells, trust_in_all
 from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import ANSWERS, DATABASE
@@ -293,9 +293,9 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
         share = each.estimate.predicted_share()
         if share and each.estimate.time is not None:
             notes.append(
-                f"On {each.target}, {percent(share)} of the time is predicted, of operators that "
-                "nobody measured there, from others that somebody did. ± includes how far such "
-                "predictions are off."
+                f"On {each.target}, {percent(share)} of the time is predicted (~): of operators "
+                "that nobody measured there, from others that somebody did. ± includes how far "
+                "such predictions are off."
             )
         missing += missing_lines(each.target, each.missing, len(each.estimate.terms), _MISSING)
     capped = [
@@ -364,15 +364,18 @@ def _details(model: ModelTuples, explanation: Explanation) -> str:
         *_recorded(model, explanation),
         *([f"{waits}."] if waits else []),
     ]
-    every = missing_lines(
-        explanation.target, explanation.missing, len(explanation.estimate.terms), 10
-    )
+    every = []
     for term in explanation.missing:
-        if found := explanation.prediction(term):
+        if found := explanation.predictions(term).get(TIME):
             near = "; ".join(f"{row['description']}: {TIME.shown(row)}" for row in found.nearest)
             times = 2**found.octaves_beyond
-            far = f", a size {times:.1f} times beyond those measured there," if times > 1 else ""
-            every += wrapped([f"{term.record.operator_tuple}: predicted{far} from {near}"], "  ")
+            far = f", a size {times:.1f} times beyond those measured there" if times > 1 else ""
+            text = f"{term.calls} x {term.record.operator_tuple}: predicted"
+            text += f"{far}: {with_interval(found.cost, TIME.show)}, from {near}"
+            every += wrapped([text], "  ")
+    if not every:
+        terms = len(explanation.estimate.terms)
+        every = missing_lines(explanation.target, explanation.missing, terms, 10)
     return "\n".join([*lines, *wrapped(notes, "  "), *every])
 
 
@@ -395,9 +398,11 @@ def _interval(compared: Row) -> list[str]:
     if error is None or measurement is None:
         return []
     models = counted(compared["model_error_models"], "model")
+    reach = predicted_range(compared)
+    predicted = f"; predictions, {reach}" if reach else ""
     return [
-        f"± of the estimated time: {plus_minus(measurement)} from the measurements of operators, "
-        f"and the model error, {plus_minus(error)}, from {models} measured end to end."
+        f"± of the estimated time: {plus_minus(measurement)} from the measurements of operators"
+        f"{predicted}; and the model error, {plus_minus(error)}, from {models} measured end to end."
     ]
 
 
