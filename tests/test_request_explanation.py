@@ -104,7 +104,7 @@ def test_work_of_a_request_is_its_sequences_and_tokens_and_its_predicted_share(s
 def test_what_is_missing_is_said_once_for_all_steps(explained):
     found = explained(without={"embedding"})
     assert found.exit_code == INCOMPLETE
-    assert "Missing on local: 2 of" in found.output
+    assert "Not measured on local: 2 of" in found.output
     assert "No time of llama_tiny_chat: llama_tiny_chat[prompt=64]: 1 of 35" in " ".join(
         found.output.split()
     )
