@@ -1,22 +1,62 @@
 """`opcost diff`."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
 from opcost.commands import INCOMPLETE, UNDECIDED
-from opcost.commands.parameters import Database, Number
+from opcost.commands.parameters import Database, LimitOfIncrease, Number
 from opcost.difference.databases import compare_databases
+from opcost.difference.gate import Limit, Verdict, gate
+from opcost.difference.gate_text import as_markdown, as_text, write_junit
 from opcost.difference.summary import model_lines, summarise
 from opcost.files import check_output
 from opcost.queries import listing
 from opcost.rows import records
 from opcost.terminal import show
 
+_STATUS = {Verdict.WORSE: INCOMPLETE, Verdict.UNDECIDED: UNDECIDED, Verdict.NOT_WORSE: 0}
+
 
 @click.command()
-@click.argument("before", type=Database())
-@click.argument("after", type=Database())
+@click.argument("before", type=Database(), required=False)
+@click.argument("after", type=Database(), required=False)
+@click.option(
+    "--fail-if",
+    "limits",
+    type=LimitOfIncrease(),
+    multiple=True,
+    help="Gate: exit with 3 if anything increased by more, such as time>5%, with 0 if nothing did, "
+    "and with 4 if undecided. Repeat it for several limits.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(["model", "operator", "tuple"]),
+    help="What the gate compares. Default: models if all studies have one, or else operators.",
+)
+@click.option(
+    "--before",
+    "more_before",
+    type=Database(),
+    multiple=True,
+    help="A further study before, for the gate; repeat it for several.",
+)
+@click.option(
+    "--after",
+    "more_after",
+    type=Database(),
+    multiple=True,
+    help="A further study after, for the gate.",
+)
+@click.option("--markdown", is_flag=True, help="Print the gate's answer as Markdown.")
+@click.option(
+    "--junit",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.xml",
+    help="Write the gate's answer as JUnit XML, with a test case for each comparison.",
+)
 @click.option(
     "--target",
     "targets",
@@ -47,8 +87,14 @@ from opcost.terminal import show
     "--parquet", type=click.Path(path_type=Path), help="Write a row per operator tuple to a file."
 )
 def command(
-    before: Path,
-    after: Path,
+    before: Path | None,
+    after: Path | None,
+    limits: tuple[Limit, ...],
+    by: str | None,
+    more_before: tuple[Path, ...],
+    more_after: tuple[Path, ...],
+    markdown: bool,
+    junit: Path | None,
     targets: tuple[str, ...],
     before_conditions: str | None,
     after_conditions: str | None,
@@ -67,23 +113,42 @@ def command(
     undecided: a target has no operator that was measured for both, or only a change of an operator
     by more than 100 % would be found.
 
+    With --fail-if, asks instead whether anything increased by more than a limit: a gate for pull
+    requests. Further studies of each side narrow the intervals.
+
     \b
     opcost diff old_driver/database.parquet new_driver/database.parquet
     opcost diff a.parquet b.parquet --target h200=h200_500w --level 0.01
+    opcost diff --before base1/database.parquet --before base2/database.parquet \\
+                --after head1/database.parquet --after head2/database.parquet --fail-if "time>5%"
     opcost diff merged.parquet merged.parquet --before-conditions f9c121f0c4b4acb9 \\
                                               --after-conditions 02d7a4cd1a9fd1a1
     """
+    sides = [
+        [each for each in side if each is not None]
+        for side in ((before, *more_before), (after, *more_after))
+    ]
+    if not all(sides):
+        raise click.UsageError("name a database before and one after")
+    chosen: dict[str, Any] = {
+        "targets": {name.partition("=")[0]: name.partition("=")[2] or name for name in targets},
+        "before_conditions": before_conditions,
+        "after_conditions": after_conditions,
+        "level": level,
+        "anyway": anyway,
+    }
+    if limits:
+        if as_json or parquet is not None:
+            raise click.UsageError("--fail-if has no --json and no --parquet: use --junit")
+        _gate(sides, limits, by, chosen, limit, markdown, junit)
+    if by or markdown or junit is not None or more_before or more_after:
+        raise click.UsageError(
+            "--by, --markdown, --junit, --before and --after belong to a gate: add --fail-if"
+        )
+    [[before], [after]] = sides
     if parquet is not None:
         check_output(parquet, [before, after])
-    difference = compare_databases(
-        before,
-        after,
-        targets={name.partition("=")[0]: name.partition("=")[2] or name for name in targets},
-        before_conditions=before_conditions,
-        after_conditions=after_conditions,
-        level=level,
-        anyway=anyway,
-    )
+    difference = compare_databases(before, after, **chosen)
     if parquet is not None:
         records.write_table(parquet, difference.to_table())
     if as_json:
@@ -98,3 +163,24 @@ def command(
         if as_json or parquet is not None:
             show("\n".join(difference.undecided), err=True)
         raise SystemExit(UNDECIDED)
+
+
+def _gate(
+    sides: Sequence[Sequence[Path]],
+    limits: Sequence[Limit],
+    by: str | None,
+    chosen: Mapping[str, Any],
+    most: int,
+    markdown: bool,
+    junit: Path | None,
+) -> NoReturn:
+    """Print the answer of the gate, and exit with its status."""
+    if junit is not None:
+        if junit.suffix != ".xml":
+            raise click.UsageError(f"--junit {junit}: name a file that ends in .xml")
+        check_output(junit, [path for side in sides for path in side])
+    found = gate(sides[0], sides[1], [*dict.fromkeys(limits)], by=by, **chosen)
+    if junit is not None:
+        write_junit(junit, found)
+    show(as_markdown(found, most) if markdown else as_text(found, most))
+    raise SystemExit(_STATUS[found.verdict])

@@ -1,0 +1,122 @@
+"""The verdict of a gate as text, as Markdown, and as JUnit XML."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from xml.etree import ElementTree
+
+from opcost.difference.gate import Gate, Gated, Verdict
+from opcost.difference.summary import condition_lines
+from opcost.files import replacing
+from opcost.terminal import printable
+from opcost.text import counted, shortened, some, table
+
+_TAGS = {Verdict.WORSE: "failure", Verdict.UNDECIDED: "skipped"}
+_NAMES = 3
+
+
+def as_text(gate: Gate, most: int) -> str:
+    """The verdict, all that is worse or undecided, and at most `most` things that are not worse."""
+    lines = [
+        *_answer(gate),
+        "",
+        *table(_header(gate), _rows(gate, most), left=3),
+        "",
+        *_notes(gate),
+    ]
+    return "\n".join([*lines, *condition_lines(gate.conditions)])
+
+
+def as_markdown(gate: Gate, most: int) -> str:
+    """The same as Markdown, for a comment in a pull request."""
+    first, *others = _answer(gate)
+    header = _header(gate)
+    cells = [header, ["---"] * len(header), *_rows(gate, most)]
+    lines = [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in cells]
+    conditions = [f"- {name}: {before} -> {after}" for name, before, after, _ in gate.conditions]
+    return "\n".join([f"**{first}**", *others, "", *lines, "", *_notes(gate), "", *conditions])
+
+
+def write_junit(path: Path, gate: Gate) -> None:
+    """Write a test case for each thing and limit: failed if worse, skipped if undecided."""
+    cases = [
+        (f"{each.name} {each.limit}", _TAGS.get(each.verdict), shown(each)) for each in gate.things
+    ]
+    cases += [(name, "failure", why) for name, why in gate.failures.items()]
+    tags = [tag for _, tag, _ in cases]
+    numbers = {
+        "tests": len(cases),
+        "failures": tags.count("failure"),
+        "errors": 0,
+        "skipped": tags.count("skipped"),
+    }
+    root = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(
+        root,
+        "testsuite",
+        {"name": "opcost diff"} | {name: str(each) for name, each in numbers.items()},
+    )
+    for name, tag, message in cases:
+        case = ElementTree.SubElement(
+            suite, "testcase", name=printable(name), classname=f"opcost.{gate.by}"
+        )
+        if tag is None:
+            ElementTree.SubElement(case, "system-out").text = message
+        else:
+            ElementTree.SubElement(case, tag, message=printable(message))
+    ElementTree.indent(root)
+    with replacing(path) as temporary:
+        ElementTree.ElementTree(root).write(temporary, encoding="utf-8", xml_declaration=True)
+
+
+def shown(each: Gated) -> str:
+    """The change of a thing: `time +7.0% [+5.2%, +8.9%], limit 5%`."""
+    change, interval, limit = _numbers(each)
+    return f"{each.limit.quantity} {change} {interval}, limit {limit}"
+
+
+def _answer(gate: Gate) -> Iterator[str]:
+    found = [each for each in _sorted(gate) if each.verdict is gate.verdict]
+    for name, why in gate.failures.items():
+        yield f"Worse: {shortened(name)} fails after: {shortened(why, 200)}"
+    if found:
+        title = f"{gate.verdict.capitalize()}: {shortened(found[0].name)} {shown(found[0])}"
+        yield f"{title} ({len(found)} of {counted(len(gate.things), gate.by)})"
+    if gate.verdict is Verdict.UNDECIDED:
+        yield (
+            f"About {max(each.further for each in found)} further studies of each side would "
+            "probably decide, if the changes are as found (at most 100 are stated)."
+        )
+
+
+def _sorted(gate: Gate) -> list[Gated]:
+    order = [*Verdict]
+    return sorted(gate.things, key=lambda each: (order.index(each.verdict), -each.excess))
+
+
+def _numbers(each: Gated) -> tuple[str, str, str]:
+    change, low, high = (f"{share:+.1%}" for share in each.change)
+    return change, f"[{low}, {high}]", f"{100 * each.limit.share:g}%"
+
+
+def _header(gate: Gate) -> Sequence[str]:
+    return "", gate.by, "target", "quantity", "change", "interval", "limit"
+
+
+def _rows(gate: Gate, most: int) -> list[Sequence[str]]:
+    ordered = _sorted(gate)
+    open_ones = sum(each.verdict is not Verdict.NOT_WORSE for each in ordered)
+    return [
+        (each.verdict, shortened(each.name), each.target, str(each.limit.quantity), *_numbers(each))
+        for each in ordered[: open_ones + most]
+    ]
+
+
+def _notes(gate: Gate) -> Iterator[str]:
+    before, after = gate.things[0].studies
+    yield (
+        f"Studies: {before} before, {after} after. Lower limits are adjusted for "
+        f"{counted(len(gate.things), 'test')}; upper limits need no adjustment."
+    )
+    if gate.left_out:
+        names = some([*map(shortened, gate.left_out)], _NAMES)
+        yield f"Not in all studies, and not compared: {names}."
