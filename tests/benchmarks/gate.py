@@ -10,10 +10,12 @@ longer is found.
 """
 
 import argparse
+import math
 from pathlib import Path
 
 import numpy as np
 from opcost.difference.gate import (
+    Gated,
     Limit,
     Value,
     Verdict,
@@ -33,6 +35,7 @@ LEVEL = 0.05
 STUDIES = (1, 2, 3, 5)
 FACTORS = (1.05, 1.1, 1.2)
 TAIL = 6.0
+SDS, DISTANCES, COUNTS = (0.01, 0.02, 0.04), (0.05, 0.1), (1, 3, 30)
 
 
 def measured(database):
@@ -88,16 +91,36 @@ def line(name, known, count, number, limit, times, draws, generator):
     print(f"| {name} | {times:g} | {limit} | {number} | {' | '.join(cells)} |", flush=True)
 
 
+def needed():
+    """Print how many studies of each side decide, with a probability of 80 %, on one of some things
+    whose change is so far from the limit.
+    """
+    print("| runs vary by | distance | above, 1 thing | 3 things | 30 things | below, each thing |")
+    print("|---" * 6 + "|")
+    for sd in SDS:
+        for distance in DISTANCES:
+            above = [_studies(math.log1p(distance), sd, LEVEL / count) for count in COUNTS]
+            cells = [*above, _studies(-math.log1p(distance), sd, LEVEL)]
+            print(f"| {sd:.0%} | {distance:.0%} | {' | '.join(map(str, cells))} |")
+
+
+def _studies(log, sd, level):
+    """A study is off by a run, and so is a thing in it."""
+    thing = Gated(Limit(TIME, 0.0), "", "", log, math.sqrt(2) * sd, (1, 1), level, level)
+    return 1 + thing.further
+
+
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("databases", type=Path, nargs="+")
+    parser.add_argument("databases", type=Path, nargs="*")
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--most", type=int, default=200, help="things of a kind in a study")
     arguments = parser.parse_args()
     generator = np.random.default_rng(1)
-    header = "things | noise, of the usual | limit | studies of each side | red | red if all are at the limit"
-    print(f"| {header} | green | one +5% | one +10% | one +20% |")
+    needed()
+    header = "things | noise | limit | studies of each side | red | red if all are at the limit"
+    print(f"\n| {header} | green | one +5% | one +10% | one +20% |")
     print("|---" * 10 + "|")
     for path in arguments.databases:
         for kind, known in measured(path).items():

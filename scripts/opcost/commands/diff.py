@@ -1,15 +1,14 @@
 """`opcost diff`."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from opcost.commands import INCOMPLETE, UNDECIDED
 from opcost.commands.parameters import Database, LimitOfIncrease, Number
 from opcost.difference.databases import compare_databases
-from opcost.difference.gate import Limit, Verdict, gate
+from opcost.difference.gate import KINDS, Limit, Verdict, gate
 from opcost.difference.gate_text import as_markdown, as_text, write_junit
 from opcost.difference.summary import model_lines, summarise
 from opcost.files import check_output
@@ -33,29 +32,30 @@ _STATUS = {Verdict.WORSE: INCOMPLETE, Verdict.UNDECIDED: UNDECIDED, Verdict.NOT_
 )
 @click.option(
     "--by",
-    type=click.Choice(["model", "operator", "tuple"]),
-    help="What the gate compares. Default: models if all studies have one, or else operators.",
+    type=click.Choice(KINDS),
+    help="What the gate compares. Default: model, if each "
+    "database lies beside the answers of its study, or else operator.",
 )
 @click.option(
     "--before",
     "more_before",
     type=Database(),
     multiple=True,
-    help="A further study before, for the gate; repeat it for several.",
+    help="A study before, for the gate; repeat it for several.",
 )
 @click.option(
     "--after",
     "more_after",
     type=Database(),
     multiple=True,
-    help="A further study after, for the gate.",
+    help="A study after, for the gate; repeat it for several.",
 )
 @click.option("--markdown", is_flag=True, help="Print the gate's answer as Markdown.")
 @click.option(
     "--junit",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path),
     metavar="FILE.xml",
-    help="Write the gate's answer as JUnit XML, with a test case for each comparison.",
+    help="Write the gate's answer as JUnit XML.",
 )
 @click.option(
     "--target",
@@ -139,8 +139,13 @@ def command(
     }
     if limits:
         if as_json or parquet is not None:
-            raise click.UsageError("--fail-if has no --json and no --parquet: use --junit")
-        _gate(sides, limits, by, chosen, limit, markdown, junit)
+            raise click.UsageError("with --fail-if, use --junit instead of --json and --parquet")
+        found = gate(sides[0], sides[1], limits, by=by, **chosen)
+        if junit is not None:
+            check_output(junit, [*sides[0], *sides[1]])
+            write_junit(junit, found)
+        show(as_markdown(found, limit) if markdown else as_text(found, limit))
+        raise SystemExit(_STATUS[found.verdict])
     if by or markdown or junit is not None or more_before or more_after:
         raise click.UsageError(
             "--by, --markdown, --junit, --before and --after belong to a gate: add --fail-if"
@@ -163,24 +168,3 @@ def command(
         if as_json or parquet is not None:
             show("\n".join(difference.undecided), err=True)
         raise SystemExit(UNDECIDED)
-
-
-def _gate(
-    sides: Sequence[Sequence[Path]],
-    limits: Sequence[Limit],
-    by: str | None,
-    chosen: Mapping[str, Any],
-    most: int,
-    markdown: bool,
-    junit: Path | None,
-) -> NoReturn:
-    """Print the answer of the gate, and exit with its status."""
-    if junit is not None:
-        if junit.suffix != ".xml":
-            raise click.UsageError(f"--junit {junit}: name a file that ends in .xml")
-        check_output(junit, [path for side in sides for path in side])
-    found = gate(sides[0], sides[1], [*dict.fromkeys(limits)], by=by, **chosen)
-    if junit is not None:
-        write_junit(junit, found)
-    show(as_markdown(found, most) if markdown else as_text(found, most))
-    raise SystemExit(_STATUS[found.verdict])

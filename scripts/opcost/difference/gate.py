@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, combinations
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scipy import special
 from scipy.stats import false_discovery_control
@@ -44,12 +44,11 @@ from opcost.results_folder import ANSWERS
 from opcost.rows.comparability import OF_ONE_DEVICE
 from opcost.rows.quantities import TIME, Quantity
 from opcost.rows.runs import Row, noise_of
-from opcost.statistics import Estimate, student_97_5
+from opcost.statistics import student_97_5
 from opcost.tuples.operator_tuple import short_name
 
 MODEL, OPERATOR, TUPLE = KINDS = ("model", "operator", "tuple")
 _MOST_FURTHER, _POWER = 100, 0.8
-_OF_UNEQUAL = 1 - 2 / USUAL_DEGREES  # as in `databases`: things vary unequally
 
 
 class Verdict(StrEnum):
@@ -174,21 +173,19 @@ def gate(
     limits: Sequence[Limit],
     *,
     by: str | None = None,
-    targets: Mapping[str, str] | None = None,
-    before_conditions: str | None = None,
-    after_conditions: str | None = None,
     level: float = 0.05,
     anyway: bool = False,
+    **pairing: Any,
 ) -> Gate:
     """Apply limits to what changed between studies before and studies after, each a database.
 
     `by` is one of KINDS; by default models if answers lie beside all databases, or else operators.
-    Other arguments and errors are those of `compare_databases`. Also raises OpcostError for a study
+    `pairing` goes to `pair_databases`. Raises OpcostError like `compare_databases`, and for a study
     given twice, for another device, and if nothing has a value in all studies.
     """
-    paths, sides = [*before, *after], [*("before" for _ in before), *("after" for _ in after)]
+    paths, is_after = [*before, *after], [False] * len(before) + [True] * len(after)
     pairs = [*((path, after[0]) for path in before), *((before[0], path) for path in after)]
-    found = [pair_databases(*each, targets, before_conditions, after_conditions) for each in pairs]
+    found = [pair_databases(*each, **pairing) for each in pairs]
     if not anyway:
         refuse_incomparable([each for of in found for each in of], ("device_name", *OF_ONE_DEVICE))
     by_target = [{each.before_target: each for each in of} for of in found]
@@ -202,15 +199,19 @@ def gate(
     left_out: set[str] = set()
     for target in by_target[0]:
         pairings = [each[target] for each in by_target]
-        rows = [getattr(each, side) for each, side in zip(pairings, sides, strict=True)]
-        names = [
-            getattr(each, f"{side}_target") for each, side in zip(pairings, sides, strict=True)
+        rows = [
+            each.after if late else each.before
+            for each, late in zip(pairings, is_after, strict=True)
+        ]
+        at = [
+            each.after_target if late else each.before_target
+            for each, late in zip(pairings, is_after, strict=True)
         ]
         _refuse_copies(paths, rows)
         shown = {each: row["description"] for of in rows for each, row in of.items()}
         for limit in limits:
             studies = (
-                [values_of_models(*each, limit.quantity) for each in zip(costs, names, strict=True)]
+                [values_of_models(*each, limit.quantity) for each in zip(costs, at, strict=True)]
                 if by == MODEL
                 else [values_of_tuples(each, limit.quantity) for each in rows]
             )
@@ -232,12 +233,12 @@ def gate(
 
 def _refuse_copies(paths: Sequence[Path], studies: Sequence[Mapping[str, Row]]) -> None:
     for (path, rows), (other, others) in combinations(zip(paths, studies, strict=True), 2):
-        runs = [
-            (row[TIME.runs], others[each][TIME.runs])
-            for each, row in rows.items()
-            if each in others
-        ]
-        if 2 * sum(first is not None and first == second for first, second in runs) > len(runs):
+        both = rows.keys() & others.keys()
+        if 2 * sum(
+            len(rows[each][TIME.runs] or ()) > 0
+            and rows[each][TIME.runs] == others[each][TIME.runs]
+            for each in both
+        ) > len(both):
             raise OpcostError(f"{path} and {other} are the same study: name each study once")
 
 
@@ -257,42 +258,27 @@ def values_of_tuples(rows: Mapping[str, Row], quantity: Quantity) -> Study:
 
 
 def values_of_models(costs: Costs, target: str, quantity: Quantity) -> Study:
-    """The costs of models in a study, end to end or else estimated."""
+    """The costs of models in a study, end to end or else estimated. Where the variation of runs is
+    unknown, it is that of the cost.
+    """
     found: dict[str, Value | str] = {}
     for (model, of), known in costs.items():
         if of == target:
-            values = [known.get((source, quantity.value)) for source in SOURCES]
-            cost = next((each for each in values if each and each.low and each.high), None)
-            found[model] = (
-                "no result"
-                if cost is None
-                else _of_model(cost, known.get(("estimate", quantity.run_sd)))
-            )
+            found[model] = "no result"
+            run_sd = known.get(("estimate", quantity.run_sd))
+            for source in reversed(SOURCES):
+                cost = known.get((source, quantity.value))
+                if cost is not None and cost.low and cost.high:
+                    own = (math.log(cost.high / cost.low) / 2 / student_97_5(USUAL_DEGREES)) ** 2
+                    found[model] = Value(cost.value, own, run_sd.value**2 if run_sd else own)
     return found
-
-
-def _of_model(cost: Estimate, run_sd: Estimate | None) -> Value:
-    """The value of a cost. Where the variation of runs is unknown, it is that of the cost."""
-    assert cost.low
-    assert cost.high
-    own = (math.log(cost.high / cost.low) / 2 / student_97_5(USUAL_DEGREES)) ** 2
-    return Value(cost.value, own, own if run_sd is None else run_sd.value**2)
 
 
 def _failures(studies: Sequence[Study], before: int) -> dict[str, str]:
     """What has a value in a study before, and none in one after."""
-    known = {
-        name
-        for study in studies[:before]
-        for name, value in study.items()
-        if not isinstance(value, str)
-    }
-    return {
-        name: value
-        for study in studies[before:]
-        for name, value in study.items()
-        if name in known and isinstance(value, str)
-    }
+    known = {name for each in studies[:before] for name in each if isinstance(each[name], Value)}
+    late = [item for each in studies[before:] for item in each.items() if item[0] in known]
+    return {name: value for name, value in late if isinstance(value, str)}
 
 
 def in_all(studies: Sequence[Study]) -> dict[str, list[Value]]:
@@ -330,17 +316,14 @@ def changes(
     found, relative = [], float(USUAL_DEGREES)
     for name, of in values.items():
         sides = [
-            Runs([each.value for each in side], [None] * len(side))
-            for side in (of[:before], of[before:])
+            Runs([each.value for each in part], [None] * len(part))
+            for part in (of[:before], of[before:])
         ]
-        own, of_study = (
-            statistics.fmean(part) for part in zip(*(each[1:] for each in of), strict=True)
-        )
-        log = math.log(sides[1].value / sides[0].value)
+        own, of_study = (statistics.fmean(each[part] for each in of) for part in (1, 2))
         squares = sum(each.squares for each in sides)
         relative += squares / (own + of_study)
-        usual = _OF_UNEQUAL * own + of_study
-        found.append((name, log, usual, squares, len(of) - 2))
+        log = math.log(sides[1].value / sides[0].value)
+        found.append((name, log, own / 2 + of_study, squares, len(of) - 2))
     factor = max(1.0, relative / (USUAL_DEGREES + sum(degrees for *_, degrees in found)))
     for name, log, usual, squares, degrees in found:
         variance = (USUAL_DEGREES * factor * usual + squares) / (USUAL_DEGREES + degrees)

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 from opcost.difference.gate import Gate, Gated, Verdict
 from opcost.difference.summary import condition_lines
+from opcost.errors import OpcostError
 from opcost.files import replacing
 from opcost.terminal import printable
 from opcost.text import counted, shortened, some, table
@@ -32,12 +33,16 @@ def as_markdown(gate: Gate, most: int) -> str:
     header = _header(gate)
     cells = [header, ["---"] * len(header), *_rows(gate, most)]
     lines = [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in cells]
-    conditions = [f"- {name}: {before} -> {after}" for name, before, after, _ in gate.conditions]
+    conditions = [f"- {each.name}: {each.before} -> {each.after}" for each in gate.conditions]
     return "\n".join([f"**{first}**", *others, "", *lines, "", *_notes(gate), "", *conditions])
 
 
 def write_junit(path: Path, gate: Gate) -> None:
-    """Write a test case for each thing and limit: failed if worse, skipped if undecided."""
+    """Write a test case for each thing and limit: failed if worse, skipped if undecided. Raises
+    OpcostError for a file that does not end in .xml, as a database may be.
+    """
+    if path.suffix != ".xml":
+        raise OpcostError(f"{path}: name a file that ends in .xml")
     cases = [
         (f"{each.name} {each.limit}", _TAGS.get(each.verdict), shown(each)) for each in gate.things
     ]
