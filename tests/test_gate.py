@@ -82,7 +82,7 @@ def test_what_costs_more_than_the_limit_is_named_and_the_status_is_3(sides):
     assert answer.exit_code == 3, answer.output
     first = answer.stdout.splitlines()[0]
     assert re.fullmatch(
-        r"Worse: relu\(0\) time \+.*% \[\+.*%, \+.*%\], limit 5% \(1 of 60 tuples\)", first
+        r"Worse: relu\(0\) time \+.*% \[\+.*%, \+.*%\], limit 5% \(1 of 60 tests, by tuple\)", first
     )
 
 
@@ -100,7 +100,7 @@ def test_without_enough_studies_it_is_undecided_and_states_how_many_would_do(sid
     answer = run(*before, *after, "--fail-if", "time>5%")
     assert answer.exit_code == 4, answer.output
     assert answer.stdout.startswith("Undecided: relu ")
-    assert re.search(r"About \d+ further studies of each side", answer.stdout)
+    assert re.search(r"Further studies of each side to decide all: about \d+", answer.stdout)
 
 
 def test_a_decrease_is_never_worse(sides):
@@ -151,7 +151,7 @@ def test_a_model_or_an_operator_that_fails_after_is_worse(database):
     rows[3] |= {"status": "error", "error": "no kernel", "time_s": None, TIME.runs: None}
     after = database("b", rows, {"net": None, "other": 2.0})
     for by, reason in (
-        ("model", "net fails after: no result"),
+        ("model", "net fails after: no time and no energy"),
         ("tuple", "relu(3) fails after: no kernel"),
     ):
         answer = run(before, after, "--fail-if", "time>100%", "--by", by)

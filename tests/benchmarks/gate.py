@@ -43,9 +43,9 @@ def measured(database):
     [pairing] = pair_databases(database, database)
     tuples = in_all([values_of_tuples(pairing.before, TIME)])
     found = {"tuple": tuples, "operator": by_operator(tuples, pairing.before)}
-    costs = model_costs(database.parent / ANSWERS.name)
+    costs = {name: each for (name, _), each in model_costs(database.parent / ANSWERS.name).items()}
     if costs:
-        found["model"] = in_all([values_of_models(costs, pairing.before_target, TIME)])
+        found["model"] = in_all([values_of_models(costs, TIME, "end_to_end")])
     return {kind: [each for [each] in of.values()] for kind, of in found.items()}
 
 

@@ -36,19 +36,19 @@ from scipy import special
 from scipy.stats import false_discovery_control
 
 from opcost.difference.databases import refuse_incomparable, variances_of
-from opcost.difference.pairing import Condition, pair_databases
+from opcost.difference.pairing import Condition, Pairing, pair_databases
 from opcost.difference.summary import SOURCES, Costs, model_costs
 from opcost.errors import OpcostError
 from opcost.noise import USUAL_DEGREES, Runs
 from opcost.results_folder import ANSWERS
 from opcost.rows.comparability import OF_ONE_DEVICE
-from opcost.rows.quantities import TIME, Quantity
+from opcost.rows.quantities import COMPARED, TIME, Quantity
 from opcost.rows.runs import Row, noise_of
-from opcost.statistics import student_97_5
+from opcost.statistics import Estimate, student_97_5
 from opcost.tuples.operator_tuple import short_name
 
 MODEL, OPERATOR, TUPLE = KINDS = ("model", "operator", "tuple")
-_MOST_FURTHER, _POWER = 100, 0.8
+MOST_FURTHER, _POWER = 100, 0.8
 
 
 class Verdict(StrEnum):
@@ -77,8 +77,11 @@ class Value(NamedTuple):
     of_study: float
 
 
-Study = Mapping[str, Value | str]
-"""Name of each thing -> its value, or the reason why it has none."""
+Study = Mapping[str, Value]
+"""The values of things by name."""
+
+ModelCosts = Mapping[str, Mapping[tuple[str, str], Estimate]]
+"""Model -> source and quantity -> cost, on one target."""
 
 
 @dataclass
@@ -129,12 +132,12 @@ class Gated:
         of 80 % if the change is as found.
         """
         level = self._levels[self.excess <= 0]
-        for number in range(1, _MOST_FURTHER):
+        for number in range(1, MOST_FURTHER):
             studies = [each + number for each in self.studies]
             reach = self._reach(level, *studies) + self._reach(1 - _POWER, *studies)
             if reach <= abs(self.excess):
                 return number
-        return _MOST_FURTHER
+        return MOST_FURTHER
 
     @property
     def _levels(self) -> tuple[float, float]:
@@ -183,7 +186,7 @@ def gate(
     `pairing` goes to `pair_databases`. Raises OpcostError like `compare_databases`, and for a study
     given twice, for another device, and if nothing has a value in all studies.
     """
-    paths, is_after = [*before, *after], [False] * len(before) + [True] * len(after)
+    paths, number = [*before, *after], len(before)
     pairs = [*((path, after[0]) for path in before), *((before[0], path) for path in after)]
     found = [pair_databases(*each, **pairing) for each in pairs]
     if not anyway:
@@ -199,29 +202,28 @@ def gate(
     left_out: set[str] = set()
     for target in by_target[0]:
         pairings = [each[target] for each in by_target]
-        rows = [
-            each.after if late else each.before
-            for each, late in zip(pairings, is_after, strict=True)
-        ]
-        at = [
-            each.after_target if late else each.before_target
-            for each, late in zip(pairings, is_after, strict=True)
-        ]
+        rows = [*(of.before for of in pairings[:number]), *(of.after for of in pairings[number:])]
+        names = [target] * number + [each.after_target for each in pairings[number:]]
+        of_models = [_of_target(*each) for each in zip(costs, names, strict=True)]
         _refuse_copies(paths, rows)
+        failures |= _failed_models(of_models, number) if by == MODEL else _failed_tuples(pairings)
         shown = {each: row["description"] for of in rows for each, row in of.items()}
         for limit in limits:
-            studies = (
-                [values_of_models(*each, limit.quantity) for each in zip(costs, at, strict=True)]
-                if by == MODEL
-                else [values_of_tuples(each, limit.quantity) for each in rows]
-            )
-            failures |= {shown.get(k, k): why for k, why in _failures(studies, len(before)).items()}
-            values = in_all(studies)
-            left_out |= {shown.get(each, each) for each in {*chain(*studies)} - values.keys()}
+            if by == MODEL:
+                choices = [
+                    [values_of_models(each, limit.quantity, source) for each in of_models]
+                    for source in reversed(SOURCES)
+                ]
+            else:
+                choices = [[values_of_tuples(each, limit.quantity) for each in rows]]
+            values = {name: of for each in choices for name, of in in_all(each).items()}
+            left_out |= {
+                shown.get(each, each) for of in choices for each in {*chain(*of)} - values.keys()
+            }
             if by == OPERATOR:
                 values = by_operator(values, rows[0])
             named = {shown.get(name, name): of for name, of in values.items()}
-            things += changes(named, len(before), limit, target, level)
+            things += changes(named, number, limit, target, level)
     for limit in limits:
         if all(each.limit != limit for each in things):
             raise OpcostError(
@@ -229,6 +231,10 @@ def gate(
             )
     adjust_levels(things, level)
     return Gate(by, things, failures, sorted(left_out - failures.keys()), found[0][0].conditions)
+
+
+def _of_target(costs: Costs, target: str) -> ModelCosts:
+    return {model: each for (model, of), each in costs.items() if of == target}
 
 
 def _refuse_copies(paths: Sequence[Path], studies: Sequence[Mapping[str, Row]]) -> None:
@@ -245,50 +251,49 @@ def _refuse_copies(paths: Sequence[Path], studies: Sequence[Mapping[str, Row]]) 
 def values_of_tuples(rows: Mapping[str, Row], quantity: Quantity) -> Study:
     """The values in the rows of a study, by tuple id."""
     noise = noise_of([*rows.values()])
+    of_study = noise.variations[quantity].sd ** 2
     return {
-        each: row["error"] or row["status"]
-        if row["status"] != "ok" or row[quantity.value] is None
-        else Value(
+        each: Value(
             row[quantity.value],
-            sum(variance for variance, _ in variances_of(row, quantity, noise)),
-            noise.variations[quantity].sd ** 2,
+            sum(part for part, _ in variances_of(row, quantity, noise)),
+            of_study,
         )
         for each, row in rows.items()
+        if row["status"] == "ok" and row[quantity.value]
     }
 
 
-def values_of_models(costs: Costs, target: str, quantity: Quantity) -> Study:
-    """The costs of models in a study, end to end or else estimated. Where the variation of runs is
+def values_of_models(costs: ModelCosts, quantity: Quantity, source: str) -> Study:
+    """The costs of models in a study, end to end or estimated. Where the variation of runs is
     unknown, it is that of the cost.
     """
-    found: dict[str, Value | str] = {}
-    for (model, of), known in costs.items():
-        if of == target:
-            found[model] = "no result"
+    found = {}
+    for model, known in costs.items():
+        cost = known.get((source, quantity.value))
+        if cost is not None and cost.low and cost.high:
+            own = (math.log(cost.high / cost.low) / 2 / student_97_5(USUAL_DEGREES)) ** 2
             run_sd = known.get(("estimate", quantity.run_sd))
-            for source in reversed(SOURCES):
-                cost = known.get((source, quantity.value))
-                if cost is not None and cost.low and cost.high:
-                    own = (math.log(cost.high / cost.low) / 2 / student_97_5(USUAL_DEGREES)) ** 2
-                    found[model] = Value(cost.value, own, run_sd.value**2 if run_sd else own)
+            found[model] = Value(cost.value, own, run_sd.value**2 if run_sd else own)
     return found
 
 
-def _failures(studies: Sequence[Study], before: int) -> dict[str, str]:
-    """What has a value in a study before, and none in one after."""
-    known = {name for each in studies[:before] for name in each if isinstance(each[name], Value)}
-    late = [item for each in studies[before:] for item in each.items() if item[0] in known]
-    return {name: value for name, value in late if isinstance(value, str)}
+def _failed_tuples(pairings: Sequence[Pairing]) -> dict[str, str]:
+    pairs = [pair for each in pairings for pair in each.failed if pair[0]["status"] == "ok"]
+    return {row["description"]: row["error"] or row["status"] for _, row in pairs}
+
+
+def _failed_models(studies: Sequence[ModelCosts], before: int) -> dict[str, str]:
+    """The models with a cost in a study before, and none in the answers of one after."""
+    places = {(source, quantity.value) for source in SOURCES for quantity in COMPARED}
+    known = {name for each in studies[:before] for name in each if places & each[name].keys()}
+    lost = {name for each in studies[before:] for name in each if not places & each[name].keys()}
+    return dict.fromkeys(sorted(known & lost), "no time and no energy")
 
 
 def in_all(studies: Sequence[Study]) -> dict[str, list[Value]]:
     """The values of things that have one in each study."""
-    found = {name: [each.get(name) for each in studies] for name in sorted(studies[0])}
-    return {
-        name: known
-        for name, values in found.items()
-        if len(known := [each for each in values if isinstance(each, Value)]) == len(studies)
-    }
+    names = set.intersection(*({*each} for each in studies))
+    return {name: [each[name] for each in studies] for name in sorted(names)}
 
 
 def by_operator(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from opcost.difference.gate import Gate, Gated, Verdict
+from opcost.difference.gate import MOST_FURTHER, Gate, Gated, Verdict
 from opcost.difference.summary import condition_lines
 from opcost.errors import OpcostError
 from opcost.files import replacing
@@ -43,27 +43,19 @@ def write_junit(path: Path, gate: Gate) -> None:
     """
     if path.suffix != ".xml":
         raise OpcostError(f"{path}: name a file that ends in .xml")
-    cases = [
-        (f"{each.name} {each.limit}", _TAGS.get(each.verdict), shown(each)) for each in gate.things
+    cases: list[tuple[str, str, str | None, str]] = [
+        (f"{each.name} {each.limit}", each.target, _TAGS.get(each.verdict), shown(each))
+        for each in gate.things
     ]
-    cases += [(name, "failure", why) for name, why in gate.failures.items()]
-    tags = [tag for _, tag, _ in cases]
-    numbers = {
-        "tests": len(cases),
-        "failures": tags.count("failure"),
-        "errors": 0,
-        "skipped": tags.count("skipped"),
-    }
+    cases += [(name, "", "failure", f"fails after: {why}") for name, why in gate.failures.items()]
     root = ElementTree.Element("testsuites")
-    suite = ElementTree.SubElement(
-        root,
-        "testsuite",
-        {"name": "opcost diff"} | {name: str(each) for name, each in numbers.items()},
-    )
-    for name, tag, message in cases:
-        case = ElementTree.SubElement(
-            suite, "testcase", name=printable(name), classname=f"opcost.{gate.by}"
-        )
+    suite = ElementTree.SubElement(root, "testsuite", name="opcost diff", errors="0")
+    suite.set("tests", str(len(cases)))
+    for kind, attribute in (("failure", "failures"), ("skipped", "skipped")):
+        suite.set(attribute, str(sum(each[2] == kind for each in cases)))
+    for name, target, tag, message in cases:
+        names = {"name": printable(name), "classname": f"{gate.by}.{printable(target)}"}
+        case = ElementTree.SubElement(suite, "testcase", names)
         if tag is None:
             ElementTree.SubElement(case, "system-out").text = message
         else:
@@ -85,12 +77,11 @@ def _answer(gate: Gate) -> Iterator[str]:
         yield f"Worse: {shortened(name)} fails after: {shortened(why, 200)}"
     if found:
         title = f"{gate.verdict.capitalize()}: {shortened(found[0].name)} {shown(found[0])}"
-        yield f"{title} ({len(found)} of {counted(len(gate.things), gate.by)})"
+        yield f"{title} ({len(found)} of {counted(len(gate.things), 'test')}, by {gate.by})"
     if gate.verdict is Verdict.UNDECIDED:
-        yield (
-            f"About {max(each.further for each in found)} further studies of each side would "
-            "probably decide, if the changes are as found (at most 100 are stated)."
-        )
+        most = max(each.further for each in found)
+        number = f"about {most}" if most < MOST_FURTHER else f"{most} or more"
+        yield f"Further studies of each side to decide all: {number}, if changes are as found."
 
 
 def _sorted(gate: Gate) -> list[Gated]:
