@@ -4,8 +4,10 @@ import math
 import re
 from xml.etree import ElementTree
 
+import click
 import numpy as np
 import pytest
+import yaml
 from click.testing import CliRunner
 from opcost.commands import main
 from opcost.difference.gate import (
@@ -22,6 +24,7 @@ from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME
 from scipy import stats
 
+from tests.documents import ROOT
 from tests.test_difference import study, with_energy
 
 LIMIT = Limit(TIME, 0.05)
@@ -292,6 +295,16 @@ def test_a_study_is_named_once(database):
     for sides in (([before], [before]), ([before], [copy]), ([before, copy], [after])):
         with pytest.raises(OpcostError, match="are the same study: name each study once"):
             gate(*sides, [LIMIT])
+
+
+def test_the_workflow_for_a_public_host_calls_what_exists():
+    workflow = yaml.safe_load((ROOT / "docs/how_to/gate.yaml").read_text())
+    text = "\n".join(step.get("run", "") for step in workflow["jobs"]["gate"]["steps"])
+    for name, options in re.findall(r"opcost (\w+) (.*)", text):
+        command = main.get_command(click.Context(main), name)
+        known = {option for each in command.params for option in each.opts}
+        assert {*re.findall(r"--[\w-]+", options)} <= known
+    assert {"--before", "--after"} <= {*re.findall(r"--[\w-]+", text)}
 
 
 def test_options_of_the_gate_need_a_limit_and_two_sides(sides, tmp_path):
