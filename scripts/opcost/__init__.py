@@ -6,8 +6,8 @@
 >>> cost.operators                            # a pandas DataFrame; shares add up to 1
 >>> print(cost)                               # the text of `opcost explain`
 
-`opcost.run` measures models that a database does not contain yet. `opcost.time` and `compare`
-measure any function in this process:
+`opcost.run` measures models that a database does not contain yet. `opcost.time` and
+`opcost.compare` measure any function in this process:
 
 >>> print(opcost.time(torch.relu, torch.ones(1000)))
 """
@@ -131,13 +131,13 @@ def time(
 ) -> "FunctionTime":
     """The time and energy of `function(*args)`, any Python function, in this process.
 
-    PyTorch's settings stay as they are. The first three calls, which may compile, and a tenth of
+    PyTorch's settings stay as they are. Some calls, of which the first may compile, and a tenth of
     `max_time_s` warm up. Then calls are timed for at most `max_time_s` seconds, until half of the
-    95 % interval is within `precision` of the time.
+    95 % interval is within `precision` of the time. `functools.partial` holds keyword arguments.
 
     The device is that of the tensors among the arguments, else of the results; `device`, such as
-    "cpu" or "cuda:1", chooses. On a processor, time is that of the clock, with Python's call. On a
-    GPU, it is that between two events, without launching (`host_time`), unless the function waits.
+    cuda:1, chooses. On a processor, time is that of the clock, with Python's call. On a GPU, it is
+    that between two events, without launching (`host_time`), unless the function waits.
 
     In state "cold" of the `cache`, each call gets another copy of `args`, so that they come from
     memory. What else the function uses, such as weights, stays, as with `cache="warm"`, where each

@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 _RUNS, _LEAST_RUNS = 12, 6
 _WARM_UP_SHARE, _LEAD_IN_SHARE = 0.1, 0.3
-_LEAST_KERNEL_S = 1e-7
-"""Shorter than any kernel, and longer than an iteration in a block that launches none."""
-
 _RULES = {
     "cache": one_of("cold", "warm"),
     "max_time_s": number(0, above=True),
@@ -175,7 +172,7 @@ def measure(
                 own.append(f"runs disagree: {seconds(min(times_s))} to {seconds(max(times_s))}")
             if not device.kind.host_sets_pace:
                 host = _estimated(hosts_s)
-                own += _of_host(each, time, host, device)
+                own += _of_host(each, time, host)
             none = None, "not measured: energy is False"
             energy, reason = _energy(each, device, options.max_time_s) if options.energy else none
             found.append(
@@ -240,12 +237,8 @@ def _estimated(values: Sequence[float]) -> Estimate:
     return statistics.median(values) if many else statistics.mean(values)
 
 
-def _of_host(function: Function, time: Estimate, host: Estimate, device: Device) -> list[str]:
-    """Notes of the host that launches a function. Raises OpcostError if it launches nothing."""
-    if time.value < _LEAST_KERNEL_S:
-        raise OpcostError(
-            f"{function.name} launches nothing on {device.name}: give the device that computes"
-        )
+def _of_host(function: Function, time: Estimate, host: Estimate) -> list[str]:
+    """Notes of the host that launches a function."""
     if function.timer.host_reason == WAITS:
         return ["it waits for the device: its time includes the host"]
     launch_bound = host.value >= time.value

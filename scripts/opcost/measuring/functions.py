@@ -25,6 +25,8 @@ BLOCKS = 20
 
 _TRIES = 5
 _MOST_COPIES = 2**12
+_LEAST_KERNEL_S = 1e-7
+"""Shorter than any kernel, and longer than an iteration in a block that launches none."""
 
 
 class Function:
@@ -60,6 +62,10 @@ class Function:
         if max(self.first) < run_s:  # an interrupted block has too few iterations
             self.iterations = max(calibrate(self.timer, run_s / BLOCKS) for _ in range(_TRIES))
             self.first = min(self.block() for _ in range(_TRIES))
+        if not device.kind.host_sets_pace and self.first[0] < _LEAST_KERNEL_S:
+            raise OpcostError(
+                f"{self.name} launches nothing on {device.name}: give the device that computes"
+            )
 
     def run(self, iterations: int) -> None:
         """Call the function with the next arguments."""
