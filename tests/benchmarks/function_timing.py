@@ -4,9 +4,10 @@ Twelve functions of about 1 us to 1 s, on one thread, each timed in ten fresh pr
 `opcost.time`, `blocked_autorange`, `adaptive_autorange` and a plain loop of a second, in another
 order in each process, all on one set of arguments (warm). Timers of PyTorch get the interval of the
 median between order statistics, of their blocks; a loop has none. An interval holds if it contains
-the truth, of two kinds: by the clock, the median over all methods' longer runs in further
-processes, which contains the time for which other programs have the core; and by processor time,
-which does not, the median over plain loops of what Linux counts for their thread.
+the truth, of three kinds: by the clock, the median over all methods' longer runs in further
+processes, which contains the time for which other programs have the core; by processor time, which
+does not, the median over plain loops of what Linux counts for their thread; and the median over the
+method's own longer runs.
 
 `opcost.compare` and two Timers then compare a loop of Python with itself, and with one of 3 % more
 rounds.
@@ -146,21 +147,23 @@ def main():
             spread = statistics.stdev(values) / statistics.mean(values)
             known = [run for run in runs if run[1] is not None]
             halves = [(run[2] - run[1]) / 2 / run[0] for run in known]
-            holds, holds_own = (sum(run[1] <= x <= run[2] for run in known) for x in (truth, own))
+            alike = statistics.median(run[name][method][0] for run in long)
+            truths = (truth, own, alike)
+            holds = [sum(run[1] <= each <= run[2] for run in known) for each in truths]
             seconds = statistics.median(run[3] for run in runs)
-            total[method].append((seconds, spread, holds, holds_own, len(known)))
+            total[method].append((seconds, spread, *holds, len(known)))
             half = f"{statistics.median(halves):.1%}" if known else "-"
             print(
                 f"| {name} | {truth:.3g} s | {own:.3g} s | {method} | {seconds:.2f} "
-                f"| {spread:.1%} | {half} | {holds} of {len(known)} | {holds_own} |"
+                f"| {spread:.1%} | {half} | {' | '.join(map(str, holds))} | {len(known)} |"
             )
     for method, rows in total.items():
-        seconds, spreads, holds, holds_own, known = zip(*rows, strict=True)
+        seconds, spreads, *holds, known = zip(*rows, strict=True)
         print(
             f"{method}: median {statistics.median(seconds):.2f} s, median spread "
             f"{statistics.median(spreads):.1%}, largest {max(spreads):.0%}, "
-            f"of {sum(known)} intervals {sum(holds)} hold by the clock, {sum(holds_own)} by "
-            f"processor time, {METHODS[method]} lines"
+            f"of {sum(known)} intervals {' and '.join(str(sum(each)) for each in holds)} hold, "
+            f"{METHODS[method]} lines"
         )
     for method in ("opcost.compare", "adaptive_autorange"):
         same, other = zip(*(run["compared"][method] for run in short), strict=True)

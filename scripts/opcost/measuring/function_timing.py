@@ -1,6 +1,6 @@
 """Time any function in this process, or compare two: `opcost.time`, `compare` and `time_over`.
 
-A measurement has twelve runs or more, one after another, and a run up to twenty blocks of
+A measurement has twelve runs or more, one after another, and a run up to forty blocks of
 iterations, of which those with interference do not count. Blocks of two functions take turns (f g g
 f), on the same copies of arguments: drift of the machine, and places in memory, which make 5 % of
 difference, are alike for both. Intervals are those of the median over runs, because blocks of the
