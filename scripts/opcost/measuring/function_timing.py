@@ -1,10 +1,10 @@
 """Time any function in this process, or compare two: `opcost.time`, `compare` and `time_over`.
 
-A measurement has twelve runs or more, one after another, and a run up to forty blocks of
-iterations, of which those with interference do not count. Blocks of two functions take turns (f g g
-f), on the same copies of arguments: drift of the machine, and places in memory, which make 5 % of
-difference, are alike for both. Intervals are those of the median over runs, because blocks of the
-same moment are too alike.
+A measurement has up to twelve runs, one after another, and a run some blocks of iterations, of
+which those with interference do not count. Blocks of two functions take turns (f g g f), on the
+same copies of arguments: drift of the machine, and places in memory, which make 5 % of difference,
+are alike for both. Intervals are those of the median over runs, because blocks of the same moment
+are too alike.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from opcost.energy.load import SYSTEM_CLOCK
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import every_meter, open_meter, unseen
 from opcost.errors import OpcostError
-from opcost.measuring.functions import BLOCKS, Function, copied, copies, place_of
+from opcost.measuring.functions import Function, copied, copies, place_of
 from opcost.measuring.timing import WAITS, warm_up
 from opcost.measuring.trial import no_garbage_collection
 from opcost.noise import Runs, Variation, disagree
@@ -201,23 +201,22 @@ def _runs(timed: Sequence[Function], device: Device, options: Options) -> tuple[
 
     What counts is the blocks without interference, as far as there are enough.
     """
-    longest_s = max(each.iterations * max(each.first) for each in timed)
-    if longest_s * len(timed) >= options.max_time_s:
+    if sum(max(each.first) for each in timed) >= options.max_time_s:
         return [[each.first for each in timed]], False
     for each in timed:
         warm_up(each, device, each.iterations, _WARM_UP_SHARE * options.max_time_s / len(timed))
         each.calls = 0
     watch = ThreadWatch() if device.kind.host_sets_pace else device.watch(None)
-    most = int(options.max_time_s / len(timed) / _RUNS / longest_s)
     start_s, known = SYSTEM_CLOCK.now_s(), False
     runs: list[_Run] = []
     undisturbed: list[_Run] = []
     while not known and SYSTEM_CLOCK.now_s() - start_s < options.max_time_s:
         blocks: list[list[tuple[float, float]]] = [[] for _ in timed]
         quiet: list[list[tuple[float, float]]] = [[] for _ in timed]
-        for turn in range(min(max(most, 1), BLOCKS)):
-            order = range(len(timed)) if turn % 2 == 0 else reversed(range(len(timed)))
-            for place in order:
+        orders = itertools.cycle([range(len(timed)), range(len(timed))[::-1]])
+        until_s = SYSTEM_CLOCK.now_s() + options.max_time_s / _RUNS
+        while not blocks[0] or SYSTEM_CLOCK.now_s() < until_s:
+            for place in next(orders):
                 watch.look()
                 block = timed[place].block()
                 blocks[place].append(block)

@@ -20,7 +20,7 @@ from opcost.text import scaled
 from opcost.tuples.replay import tensors_in_tree
 from opcost.values import shown
 
-BLOCKS = 40
+_BLOCKS = 40
 """The blocks of a run, if a call is shorter. Of blocks of 2 ms, some are not interrupted even where
 three programs share a core."""
 
@@ -58,10 +58,10 @@ class Function:
     ) -> None:
         """Take arguments from `turns`, and find how many iterations a block needs."""
         self.rotation, self._turns = rotation, turns
-        self.timer = timer_of(self, device, run_s / BLOCKS)
+        self.timer = timer_of(self, device, run_s / _BLOCKS)
         self.first = self.block()
         if max(self.first) < run_s:  # an interrupted block has too few iterations
-            self.iterations = max(calibrate(self.timer, run_s / BLOCKS) for _ in range(_TRIES))
+            self.iterations = max(calibrate(self.timer, run_s / _BLOCKS) for _ in range(_TRIES))
             self.first = min(self.block() for _ in range(_TRIES))
         if not device.kind.host_sets_pace and self.first[0] < _LEAST_KERNEL_S:
             raise OpcostError(
