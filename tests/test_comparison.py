@@ -372,7 +372,7 @@ def test_operators_that_alone_take_longer_than_the_whole_are_said_to_be_disturbe
 def test_what_is_too_noisy_in_a_sweep_is_explained_once(compare, told):
     comparison, shares = compare()
     text = summary([comparison], shares, further=[[told], [], [told]])
-    assert text.count("Run again on a quiet machine") == (told == "too noisy to say")
+    assert text.count("It narrows with runs on a quiet machine") == (told == "too noisy to say")
 
 
 def test_a_failed_whole_model_leaves_the_estimate(compare):

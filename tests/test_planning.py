@@ -372,7 +372,7 @@ def test_a_study_of_operators_measures_these_tuples_with_their_weights(tmp_path)
         (["--calibrate", "a100", "--max-device-time", "9"], "only for the plan of a run"),
         (["--calibrate", "a100", "--device", "cpu"], "with --calibrate, --device"),
         (["--calibrate", "a100", "--batch", "2"], "need a MODEL"),
-        (["--calibrate", "h100", "-d", "measured.parquet"], "it has 1 and can add 0"),
+        (["--calibrate", "h100", "-d", "measured.parquet"], "it has 1, and lacks 0"),
         (["--calibrate", "a-100", "-d", "measured.parquet", "-o", "s.yaml"], "'a-100' does not"),
         (["--calibrate", "a", "-d", "measured.parquet", "-o", "measured.parquet"], "also an input"),
         (["--for-prediction", "layer.yaml", "-o", "layer.yaml"], "also an input"),

@@ -197,16 +197,34 @@ def terms(*known):
     ]
 
 
-def test_what_was_measured_stays_and_what_failed_is_no_prediction():
-    failed = row(OTHERS[0]) | {"status": "out_of_memory", "error": "too large", "time_s": None}
-    given = terms(failed, ROWS[0])
-    found = completed(given, Target(ROWS, [ModelRatio("net", False, None, None)], []))
-    assert found.terms[0] is given[0]
+TARGET = Target(ROWS, [ModelRatio("net", False, None, None)], [])
+
+
+def test_what_was_measured_stays_and_the_rest_is_predicted():
+    given = terms(ROWS[0])
+    found = completed(given, TARGET)
     assert found.terms[2] is given[2]
-    assert [term.predicted for term in found.terms] == [False, True, False]
+    assert [term.predicted for term in found.terms] == [True, True, False]
     assert found.terms[1].row["flags"] == [PREDICTED]
     assert found.terms[1].row["time_s"] == pytest.approx(true_s(OTHERS[1]), rel=0.2)
-    assert set(found.errors) == {TIME, ENERGY}
+    assert set(found.predictions) == {term.record.operator_tuple.tuple_id for term in given[:2]}
+    for low, high in (found.ranges[TIME], found.ranges[ENERGY]):
+        assert 0 < low < 1 < high
+
+
+def test_a_model_of_which_an_operator_failed_has_no_predictions():
+    failed = row(OTHERS[0]) | {"status": "out_of_memory", "error": "too large", "time_s": None}
+    given = terms(failed, ROWS[0])
+    found = completed(given, TARGET)
+    assert list(found.terms) == given
+    assert not found.ranges
+    assert not found.predictions
+
+
+def test_no_prediction_is_better_than_the_best_of_the_measured_rows(predictor):
+    for record in OTHERS[:50]:
+        found = predictor.predict(record)
+        assert found.best <= found.cost.low <= found.cost.value
 
 
 def test_the_better_of_two_sources_counts():

@@ -1,12 +1,16 @@
 """`opcost explain` of a request to a language model, from a database."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from opcost.commands import INCOMPLETE, main
+from opcost.costs.request_explanation import explain_request
+from opcost.costs.units import Factors
+from opcost.errors import OpcostError
 from opcost.models.configs import load_models
 from opcost.tuples.extraction import extract_model_tuples
 
@@ -70,10 +74,37 @@ def test_energy_is_that_of_all_tokens(explained):
     assert "energy" in explained(**energy, energy_reason=None).output
 
 
+def test_work_is_requests_or_new_tokens(explained):
+    [target] = json.loads(explained("--json", "--per", "640 tokens").output)["targets"]
+    # 640 / 128 new tokens = 5 requests
+    assert target["units"]["time_s"] == pytest.approx(5 * target["estimate_time_s"])
+    assert (target["units"]["samples"], target["units"]["source"]) == (128, "estimate")
+
+
+def test_work_of_a_request_is_its_sequences_and_tokens_and_its_predicted_share(steps, tmp_path):
+    [generation] = load_models(CONFIG.stem, CONFIG.parent).generations
+    path = database(tmp_path / "d.parquet", steps)
+    [found] = explain_request(generation, steps, [path])
+    samples = {what: found.work(Factors(1, what)).samples for what in ("sequences", "new token")}
+    assert samples == {"sequences": 1, "new token": 128}
+    predicted = {generation.prefill: 0.0}
+    rows = {
+        name: {**row, "predicted_share": predicted.get(name, 1.0)}
+        for name, row in found.request.rows.items()
+    }
+    changed = replace(found, request=replace(found.request, rows=rows))
+    # 127 of 128 steps, which all take about as long
+    assert changed.work(Factors(1, "requests")).source == "99% predicted"
+    with pytest.raises(
+        OpcostError, match=r"--per images: count requests, sequences or \(new\) tok"
+    ):
+        found.work(Factors(1, "images"))
+
+
 def test_what_is_missing_is_said_once_for_all_steps(explained):
     found = explained(without={"embedding"})
     assert found.exit_code == INCOMPLETE
-    assert "Missing on local: 2 of" in found.output
+    assert "Not measured on local: 2 of" in found.output
     assert "No time of llama_tiny_chat: llama_tiny_chat[prompt=64]: 1 of 35" in " ".join(
         found.output.split()
     )

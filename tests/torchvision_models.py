@@ -1,4 +1,4 @@
-"""Write the models of the installed torchvision, and the calls of those for classification, to files
+"""Write the models of the installed torchvision, and calls of those for classification, to files
 that are part of opcost.
 
 An official input has the size that the default weights' transforms produce. If the model sets the
@@ -93,7 +93,7 @@ def write_calls() -> None:
     with zipfile.ZipFile(SHIPPED, "w", zipfile.ZIP_LZMA) as shipped:
         entries = {VERSIONS: versions}
         for name in official_inputs()["classification"]:
-            one, two, four = entries[name] = calls(name)
+            _, two, four = entries[name] = calls(name)
             at_batch(two, four, 3)  # raises an error if the batch size decides anything else
         for name, content in entries.items():
             info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))

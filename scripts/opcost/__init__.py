@@ -6,20 +6,26 @@
 >>> cost.operators                            # a pandas DataFrame; shares add up to 1
 >>> print(cost)                               # the text of `opcost explain`
 
-`opcost.run` measures models that a database does not contain yet.
+`opcost.run` measures models that a database does not contain yet. `opcost.time` and
+`opcost.compare` measure any function in this process:
+
+>>> print(opcost.time(torch.relu, torch.ones(1000)))
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from opcost.costs.model_cost import ModelCost
+    from opcost.measuring.function_timing import FunctionComparison, FunctionTime
 
 __version__ = "0.1.0"
 workflow_commit: str | None = None
 """The commit of the workflow's code, in its jobs."""
 
-__all__ = ["explain", "run"]
+__all__ = ["compare", "explain", "run", "time", "time_over"]
 
 
 def explain(
@@ -112,3 +118,76 @@ def run(
 
     options = {"device": device, "threads": threads, "max_device_time": max_device_time}
     return run_from_python(model, inputs, {} if kwargs is None else kwargs, name, folder, options)
+
+
+def time(
+    function: Callable[..., Any],
+    *args: Any,
+    cache: str = "cold",
+    max_time_s: float = 1.0,
+    precision: float = 0.01,
+    device: str | None = None,
+    energy: bool = True,
+) -> "FunctionTime":
+    """The time and energy of `function(*args)`, any Python function, in this process.
+
+    PyTorch's settings stay as they are. Some calls, of which the first may compile, and a tenth of
+    `max_time_s` warm up. Then calls are timed for at most `max_time_s` seconds, until half of the
+    95 % interval is within `precision` of the time. `functools.partial` holds keyword arguments.
+
+    The device is that of the tensors among the arguments, else of the results; `device`, such as
+    cuda:1, chooses. On a processor, time is that of the clock, with Python's call. On a GPU, it is
+    that between two events, without launching (`host_time`), unless the function waits.
+
+    In state "cold" of the `cache`, each call gets another copy of `args`, so that they come from
+    memory. What else the function uses, such as weights, stays, as with `cache="warm"`, where each
+    call gets `args` themselves.
+
+    `energy` is that of the whole device, other programs included, in a further `max_time_s` of
+    calls, where there is a sensor (NVIDIA, AMD, RAPL), which a process of its own reads.
+
+    The interval contains what varied during the measurement, and how far processes usually vary, as
+    those of operators do: 2 % on a processor. `compare` functions to learn which is faster.
+
+    Raises opcost.errors.OpcostError for what cannot be called, with the function's own error, and
+    if tensors are on several devices or, in a process that uses a GPU, on none.
+
+    >>> a, b = torch.randn(64, 64), torch.randn(64, 64)
+    >>> found = opcost.time(torch.mm, a, b)
+    >>> found.time, found.energy or found.energy_reason, found.notes
+    """
+    from opcost.measuring.function_timing import Options, measure
+
+    [found], _ = measure([function], args, Options(cache, max_time_s, precision, device, energy))
+    return found
+
+
+def compare(
+    first: Callable[..., Any], second: Callable[..., Any], *args: Any, **options: Any
+) -> "FunctionComparison":
+    """Which of two functions is faster on the same arguments, with the ratio of their times.
+
+    Blocks of calls of both take turns, so that drift of the machine cancels in the ratio. Its 95 %
+    interval decides: the first is "faster", "slower" or "not distinguishable". `max_time_s` is for
+    both together; other options, and errors, are those of `time`.
+
+    >>> opcost.compare(torch.relu, lambda x: x.clamp(min=0), torch.randn(1000)).verdict
+    """
+    from opcost.measuring import function_timing as timing
+
+    return timing.compare(first, second, args, timing.Options(**options))
+
+
+def time_over(
+    grid: Mapping[str, Sequence[Any]], make: Callable[..., tuple[Any, ...]], **options: Any
+) -> "pd.DataFrame":
+    """A table of times, with a row for each point of a grid of sizes.
+
+    `make` gets a value of each name, and returns a function and its arguments. Options and errors
+    are those of `time`.
+
+    >>> opcost.time_over({"n": [64, 128]}, lambda n: (torch.mm, torch.ones(n, n), torch.ones(n, n)))
+    """
+    from opcost.measuring import function_timing as timing
+
+    return timing.time_over(grid, make, timing.Options(**options))

@@ -17,9 +17,9 @@ _WIDTH, _LEAST_WIDTH = 100, 40
 MOST_NOISE = 0.5  # half of an interval, as a share of the value: more is too noisy to say
 TOO_NOISY = "too noisy to say"
 _MEANING_OF_NOISE = (
-    f"{TOO_NOISY.capitalize()}: the 95 % interval is wider than ±50%. Run again on a quiet machine "
-    "(opcost retry --flag disturbed), or in more rounds; measure what is predicted. The files have "
-    "the numbers."
+    f"{TOO_NOISY.capitalize()}: the 95 % interval is wider than ±50%. It narrows with runs on "
+    "a quiet machine (opcost retry --flag disturbed), with more rounds, and with measurements of "
+    "what is predicted. The files have the numbers."
 )
 _CELL, _NARROW = 500, 40
 
@@ -40,16 +40,20 @@ def seconds(value: float, digits: int = _DIGITS) -> str:
     return f"{significant(value / 1e-9, digits)} ns"
 
 
+def prefixed(value: float, unit: str, digits: int = _DIGITS) -> str:
+    """A quantity with its SI prefix, to this number of significant digits."""
+    number, prefix = _prefixed(value, digits)
+    return f"{significant(number, digits)} {prefix}{unit}"
+
+
 def joules(value: float, digits: int = _DIGITS) -> str:
     """An energy with its SI prefix, to this number of significant digits."""
-    number, prefix = _prefixed(value, digits)
-    return f"{significant(number, digits)} {prefix}J"
+    return prefixed(value, "J", digits)
 
 
 def watts(value: float, digits: int = _DIGITS) -> str:
     """A power with its SI prefix, to this number of significant digits."""
-    number, prefix = _prefixed(value, digits)
-    return f"{significant(number, digits)} {prefix}W"
+    return prefixed(value, "W", digits)
 
 
 def duration(value: float) -> str:

@@ -17,6 +17,7 @@ from opcost.commands.parameters import (
     INPUT,
     MemorySize,
     Model,
+    Number,
 )
 from opcost.costs.explanation import Explanation, explain
 from opcost.costs.explanation_text import as_text
@@ -35,6 +36,7 @@ from opcost.costs.request_explanation import (
     explain_request,
     request_as_text,
 )
+from opcost.costs.units import parse_factors, work_lines
 from opcost.databases.database import default_databases
 from opcost.errors import OpcostError
 from opcost.files import check_output
@@ -99,6 +101,16 @@ _PATH = click.Path(path_type=Path)
     help="Memory, such as 16GiB: also print the largest batch that fits into it.",
 )
 @click.option(
+    "--per",
+    metavar="WORK",
+    help="First print the cost of so many samples of the batch, such as '1000 images', or, of a "
+    "request to a language model, requests, sequences or (new) tokens.",
+)
+@click.option("--price", metavar="PRICE/kWh", help="With --per: such as '0.30 EUR/kWh'.")
+@click.option("--carbon", "carbon_g_per_kwh", type=Number(0), help="With --per: in g CO2e/kWh.")
+@click.option("--pue", type=Number(1), help="With --per: data centre's energy / device's energy.")
+@click.option("--duty", type=Number(0, 1, min_open=True), help="With --per: busy / total time.")
+@click.option(
     "--predict/--no-predict",
     default=True,
     help="Predict operators that nobody measured on a target from others there, if they are alike; "
@@ -129,12 +141,15 @@ def command(
     budget_bytes: int | None,
     memory: bool,
     fit_bytes: int | None,
+    per: str | None,
+    price: str | None,
     predict: bool,
     details: bool,
     as_json: bool,
     as_csv: bool,
     parquet: Path | None,
     timeout: int,
+    **factors: float | None,
 ) -> None:
     """Estimate what MODEL costs on each target of a database, by operator and module; where none
     of it is measured, print its modules with calls, FLOPs and parameters.
@@ -143,13 +158,15 @@ def command(
     FILE.py:factory or package.module:factory with its inputs. Training steps, autocast and requests
     to language models need a model config. This measures nothing and needs neither a GPU nor
     weights. Exits with 0 if it has the complete answer on at least one target, with --offload with
-    the copies from the host; else with 3, because operators are missing, predicted or not.
+    the copies from the host, with a price, carbon, PUE or duty the energy; else with 3, because
+    operators are missing, predicted or not.
 
     \b
     opcost explain alexnet
     opcost explain resnet50 --input 8x3x112x112
     opcost explain vit_b_16 --input 32x3x224x224 --target h100 --offload 200MB
     opcost explain config/models/resnet34_56.yaml --json
+    opcost explain resnet50 --batch 32 --per "1000 images" --price "0.30 EUR/kWh" --pue 1.2
     opcost explain my_package.nets:tagger --input "1x128:int64<30522" --argument width=64
     """
     paths = databases or default_databases()
@@ -157,7 +174,14 @@ def command(
         code = Path(model.rpartition(":")[0])
         check_output(parquet, [*paths, code, *filter(None, [config_path(model)])])
     options = options_of(inputs, batch_size, arguments, dtype, channels_last)
+    of_energy = {price, *factors.values()} != {None}
+    if of_energy and per is None:
+        raise OpcostError("--price, --carbon, --pue and --duty need --per, such as '1000 images'")
+    if per is not None and (as_csv or budget_bytes is not None):
+        raise OpcostError("--per works neither with --csv nor with --offload")
     defined, search_path = find_steps(model, options)
+    word = "requests" if defined.generations else "samples"
+    amount = None if per is None else parse_factors(per, word, price, **factors)
     settings = ExtractionSettings(timeout)
     answers: Sequence[Offload] = ()
     if fit_bytes is not None and (defined.generations or (inputs and batch_size is None)):
@@ -198,6 +222,7 @@ def command(
             return memory_use(tuples_of(one, path, settings))
 
         fitting = largest_batch(use_of, fit_bytes)
+    work = [each.work(amount) for each in found] if amount else []
     rows = [row for each in found for row in each.tuples()] if parquet or as_csv else []
     if parquet is not None:
         records.write(parquet, schemas.EXPLANATION, rows)
@@ -207,6 +232,8 @@ def command(
         targets_found = [each.to_document() for each in found]
         for document, answer in zip(targets_found, answers, strict=False):
             document["offload"] = answer.to_document()
+        for document, cost in zip(targets_found, work, strict=False):
+            document["units"] = cost.to_document()
         name = generation.name if defined.generations else extracted[0].model
         document = {"model": name, **what, "targets": targets_found}
         document |= {"memory": [each.to_document() for each in uses]} if uses else {}
@@ -214,6 +241,8 @@ def command(
             document["fit"] = {"bytes": fit_bytes, "batch_size": fitting[0]}
         show(json.dumps(document, indent=2, default=dict))
     else:
+        if work:
+            show("\n".join([*work_lines(work), ""]))
         show(text(top=top, depth=depth))
         if budget_bytes is not None:
             show(f"\n{offload_as_text(offloaded, answers, top)}")
@@ -224,6 +253,8 @@ def command(
     complete = [each.is_complete and not each.is_predicted for each in found]
     if budget_bytes is not None:
         complete = [a and b.is_complete for a, b in zip(complete, answers, strict=True)]
+    if of_energy:
+        complete = [a and b.energy is not None for a, b in zip(complete, work, strict=True)]
     if not any(complete):
         raise SystemExit(INCOMPLETE)
 

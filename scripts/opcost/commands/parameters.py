@@ -127,6 +127,25 @@ class Number(click.FloatRange):
         return found
 
 
+class LimitOfIncrease(click.ParamType):
+    """A limit of a gate: time>5%."""
+
+    name = "QUANTITY>X%"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Convert to a `Limit`."""
+        from opcost.difference.gate import Limit
+        from opcost.rows.quantities import ENERGY, TIME
+
+        match = re.fullmatch(r"(time|energy) *(>|<) *(\d{1,4}(?:\.\d{1,4})?) *(%?)", str(value))
+        if match is None:
+            self.fail(f"{value!r}: write a limit of time or energy, such as time>5%", param, ctx)
+        quantity, sign, number, unit = match.groups()
+        if sign == "<" or not unit:
+            self.fail(f"{value!r}: write {quantity}>{number}%", param, ctx)
+        return Limit({"time": TIME, "energy": ENERGY}[quantity], float(number) / 100)
+
+
 class Duration(click.ParamType):
     """A time in seconds, from `least` to `most`."""
 

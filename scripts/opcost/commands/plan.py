@@ -1,7 +1,6 @@
 """`opcost plan`."""
 
 import shlex
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from opcost.devices.kinds import kind_of
 from opcost.files import check_output
 from opcost.runs.prediction_study import calibration, sizes, write_study
 from opcost.runs.request import DEFAULT_STUDY
-from opcost.runs.workflow import run_workflow
+from opcost.runs.workflow import run_workflow, snakefile_option
 from opcost.terminal import show
 from opcost.text import counted, percent, table
 from opcost.tuples.containment import tuples_of
@@ -97,11 +96,10 @@ def _plan_study(
         folder, limits = study.model_directory, study.extraction
         models = [tuples_of(each, folder, limits) for each in study.models.values()]
     if target is not None:
-        calls = sum((Counter(each.call_counts()) for each in models), Counter[str]())
-        chosen, keys = calibration(target, databases, calls)
+        chosen, keys = calibration(target, databases, models)
         records = [record for record, _ in chosen]
         rows = [(percent(share, 1), str(each.operator_tuple)) for each, share in chosen]
-        show(f"What to measure on {target}, and how much of the uncertainty it removes:\n")
+        show(f"What to measure on {target}, and how much of the uncertainty each removes:\n")
         show("\n".join(table(["", "operator tuple"], rows, left=2)))
     else:
         kind = kind_of(device)
@@ -111,5 +109,8 @@ def _plan_study(
         keys = {"targets": {name: {"device": device or "auto"}}, "measurement": {"energy": False}}
     if output is not None:
         write_study(output, records, keys)
-        command = shlex.join(["snakemake", "--cores", "1", "--configfile", str(output)])
-        show(f"{counted(len(records), 'operator')} in {output}. To measure them: {command}")
+        command = shlex.join(["snakemake", *snakefile_option(), "--cores", "1", "--configfile"])
+        show(
+            f"{counted(len(records), 'operator')} in {output}. To measure them: {command} "
+            f"{shlex.quote(str(output))} (with -- plan: how long that takes)"
+        )

@@ -34,7 +34,8 @@ _SHOWN = 0.005
 @dataclass(frozen=True)
 class Part:
     """A part of a model's cost. `amount`, in seconds or joules, and `share` are None if unknown;
-    `calls` is None except for operators. Without all tuples (`complete`), it is a lower limit.
+    `calls` is None except for operators. Without all tuples (`complete`), it is a lower limit; some
+    may be `predicted`.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Part:
     share: float | None
     calls: int | None = None
     complete: bool = True
+    predicted: bool = False
 
     @property
     def is_rest(self) -> bool:
@@ -58,7 +60,7 @@ def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME
     model error. Without one, or if known parts exceed it, shares are of these, and the share of the
     rest is unknown.
     """
-    measured, calls, partial = _by_name(operators, quantity)
+    measured, calls, partial, predicted = _by_name(operators, quantity)
     parts = {name: amount for name, amount in measured.items() if amount}
     beyond = beyond_operators(compared, quantity, math.fsum(parts.values()))
     parts |= {name: amount for name, amount in beyond.items() if amount}
@@ -68,7 +70,11 @@ def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME
         return []
     largest = sorted(parts.items(), key=lambda item: -item[1])
     found = [
-        Part(name, amount, amount / total, calls.get(name), name not in partial)
+        Part(
+            *(name, amount, amount / total, calls.get(name)),
+            complete=name not in partial,
+            predicted=name in predicted,
+        )
         for name, amount in largest
     ]
     if compared[quantity.of("estimate").value] is None:
@@ -105,6 +111,7 @@ def costliest(parts: Sequence[Part], most: int) -> list[Part]:
         math.fsum(part.share or 0.0 for part in others),
         sum(part.calls or 0 for part in others),
         all(part.complete for part in others),
+        any(part.predicted for part in others),
     )
     kept = [part for part in parts if part not in others and not part.is_rest]
     return [*kept, folded, *(part for part in parts if part.is_rest)]
@@ -144,11 +151,11 @@ def beyond_operators(
 
 def _by_name(
     operators: Iterable[Row], quantity: Quantity
-) -> tuple[dict[str, float], dict[str, int], set[str]]:
-    """The measured amount and the calls of each operator, and the incomplete operators."""
+) -> tuple[dict[str, float], dict[str, int], set[str], set[str]]:
+    """The known amount and the calls of each operator; the incomplete and the predicted ones."""
     amounts: dict[str, list[float]] = defaultdict(list)
     calls: dict[str, int] = defaultdict(int)
-    partial: set[str] = set()
+    partial, predicted = set[str](), set[str]()
     for row in operators:
         if row["launches_kernel"]:
             name = short_name(row["operator"])
@@ -156,4 +163,7 @@ def _by_name(
             calls[name] += row["calls"]
             if row["measured_tuples"] + row["predicted_tuples"] < row["tuples"]:
                 partial.add(name)
-    return {name: math.fsum(values) for name, values in amounts.items()}, calls, partial
+            if row["predicted_tuples"]:
+                predicted.add(name)
+    known = {name: math.fsum(values) for name, values in amounts.items()}
+    return known, calls, partial, predicted

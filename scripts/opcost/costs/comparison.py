@@ -71,7 +71,8 @@ def compare_study(
         keys: dict[str, Any] = {"model": model.model, "target": target}
         estimate = ModelEstimate(model, terms, measurements, noises[target])
         if any(term.row is None for term in terms) and not any(term.filtered for term in terms):
-            estimate = _completed(estimate, targets(target))
+            found = completed(terms, targets(target))
+            estimate = replace(estimate, terms=found.terms, prediction_ranges=found.ranges)
         comparison = keys | compare(estimate) | {"requested_half_width": precision}
         tables.comparison.append(comparison)
         tables.launches.extend(launch_rows(keys, comparison, estimate, launched[name, target]))
@@ -79,15 +80,6 @@ def compare_study(
         tables.modules.extend(keys | row for row in estimate.modules())
         tables.in_context.extend(keys | row for row in estimate.in_context.rows())
     return tables
-
-
-def _completed(estimate: ModelEstimate, target: Target) -> ModelEstimate:
-    """With predictions if they make a sum; else with the reasons for which they do not."""
-    found = completed(estimate.terms, target)
-    if all(term.known for term in found.terms):
-        return replace(estimate, terms=found.terms, prediction_errors=found.errors)
-    pairs = zip(estimate.terms, found.terms, strict=True)
-    return replace(estimate, terms=[replace(old, refusal=new.refusal) for old, new in pairs])
 
 
 def compare(estimate: ModelEstimate) -> dict[str, Any]:

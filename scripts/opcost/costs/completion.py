@@ -24,16 +24,19 @@ from opcost.rows.runs import ModelRatio
 from opcost.statistics import Estimate
 from opcost.tuples.tuple_record import TupleRecord
 
+Range = tuple[float, float]
+"""The limits of a 95 % interval, relative to its value."""
+
 
 @dataclass(frozen=True)
 class Completion:
-    """The terms of a model; `errors` are as in `ModelEstimate`, `times` what is predicted, by tuple
-    id.
+    """The terms of a model; `ranges` are as in `ModelEstimate`; the predictions of each tuple, by
+    tuple id.
     """
 
-    terms: list[Term]
-    errors: dict[Quantity, float] = field(default_factory=dict)
-    times: dict[str, Prediction] = field(default_factory=dict)
+    terms: Sequence[Term]
+    ranges: dict[Quantity, Range] = field(default_factory=dict)
+    predictions: dict[str, dict[Quantity, Prediction]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,11 @@ class Target:
 
 
 def completed(terms: Sequence[Term], target: Target) -> Completion:
-    """The terms, with a prediction for each that was not measured; failures stay."""
-    found = Completion([])
+    """The terms, with a prediction for each that was not measured. Unless that makes a sum, as
+    where some failed, they stay as they are, with the reasons.
+    """
+    found = Completion(terms)
+    completed_terms: list[Term] = []
     parts: dict[Quantity, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for term in terms:
         tuple_id = term.record.operator_tuple.tuple_id
@@ -101,15 +107,18 @@ def completed(terms: Sequence[Term], target: Target) -> Completion:
         except Unpredictable as why:
             term, predicted = replace(term, refusal=str(why)), {}
         if predicted:
-            found.times[tuple_id] = predicted[TIME][1]
+            found.predictions[tuple_id] = {name: each for name, (_, each) in predicted.items()}
             costs = {quantity: each.cost.value for quantity, (_, each) in predicted.items()}
-            term = replace(term, row=_row(tuple_id, costs, found.times[tuple_id].nearest[0]))
-        found.terms.append(term)
+            term = replace(term, row=_row(tuple_id, costs, predicted[TIME][1].nearest[0]))
+        completed_terms.append(term)
         for quantity, (predictor, each) in predicted.items():
             parts[quantity][id(predictor)].append((predictor, term.calls, each))
+    if not all(term.known for term in completed_terms):
+        pairs = zip(terms, completed_terms, strict=True)
+        return Completion([replace(old, refusal=new.refusal) for old, new in pairs])
     for quantity, of_predictors in parts.items():
-        found.errors[quantity] = _error(list(of_predictors.values()))
-    return found
+        found.ranges[quantity] = _range(list(of_predictors.values()))
+    return replace(found, terms=completed_terms)
 
 
 def _reach(prediction: Prediction) -> float:
@@ -117,14 +126,18 @@ def _reach(prediction: Prediction) -> float:
     return math.log(prediction.cost.high / prediction.cost.value)
 
 
-def _error(of_predictors: Sequence[Sequence[tuple[Predictor, int, Prediction]]]) -> float:
-    """Half of the interval of a sum, relative, as if the errors of all predictors were one."""
-    halves, sums = [], []
+def _range(of_predictors: Sequence[Sequence[tuple[Predictor, int, Prediction]]]) -> Range:
+    """The limits of the 95 % interval of a sum, relative to it, as if the errors of all predictions
+    were one. The lower one is no less than the device could do at best.
+    """
+    halves, sums, bests = [], [], []
     for parts in of_predictors:
         summands = [(calls, each) for _, calls, each in parts]
         halves.append(parts[0][0].error_of_sum(summands))
         sums.append(sum(calls * each.cost.value for calls, each in summands))
-    return float(np.average(halves, weights=sums))
+        bests.append(sum(calls * each.best for calls, each in summands))
+    half = float(np.average(halves, weights=sums))
+    return max(math.exp(-half), sum(bests) / sum(sums)), math.exp(half)
 
 
 def _row(tuple_id: str, costs: Mapping[Quantity, float], nearest: Row) -> dict[str, Any]:

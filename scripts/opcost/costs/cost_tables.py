@@ -17,12 +17,13 @@ def missing_lines(where: str, missing: Sequence[Term], total: int, most: int) ->
     """
     if not missing:
         return []
-    lines = [f"Missing on {where}: {len(missing)} of {total} operators"]
+    lines = [f"Not measured on {where}: {len(missing)} of {total} operators"]
     for term in missing[:most]:
         why = f": not predicted: {term.refusal}" if term.refusal else ""
         if term.row is not None:
             why = f": {term.row['status']}: {term.row['error']}"
-        why = ": predicted" if term.predicted else why
+        if term.predicted and term.row:
+            why = f": predicted, {seconds(term.row['time_s'], _DIGITS)} each"
         lines.append(f"  {term.calls} x {shortened(str(term.record.operator_tuple), _LINE)}{why}")
     more = len(missing) - most
     return [*lines, *([f"  ... and {more} more (--json lists all)"] if more > 0 else [])]
@@ -55,12 +56,14 @@ def operator_lines(breakdowns: Sequence[Breakdown], top: int) -> list[str]:
         named = "" if one else f"{target} "
         columns.append((f"{named}time", _amounts(parts, times, _time)))
         if one:
-            # Of what is known, which is no lower limit of the share of all.
-            shares = [_at_least(p.complete or not known, percent(p.share, 1)) for p in parts]
+            # Of what is measured, which is no lower limit of the share of all.
+            shares = [
+                _marked(p.complete or not known, p.predicted, percent(p.share, 1)) for p in parts
+            ]
             columns.append(("share", shares))
         if energies:
             columns.append((f"{named}energy", _amounts(parts, energies, _energy)))
-    goes = "where the time goes" if known else "where the known time goes"
+    goes = "where the time goes" if known else "where the measured time goes"
     cells = [
         {
             goes: part.name,
@@ -80,13 +83,13 @@ def _amounts(
     named = {part.name: part for part in there}
     rest = _unlisted(there, parts)
     total = sum(part.amount or 0.0 for part in rest)
-    named[OTHERS] = Part(OTHERS, total or None, None, complete=all(part.complete for part in rest))
-    return [
-        _at_least(named[part.name].complete, show(named[part.name].amount))
-        if part.name in named
-        else "-"
-        for part in parts
-    ]
+    named[OTHERS] = Part(
+        *(OTHERS, total or None, None),
+        complete=all(part.complete for part in rest),
+        predicted=any(part.predicted for part in rest),
+    )
+    found = (named.get(part.name) for part in parts)
+    return [_marked(p.complete, p.predicted, show(p.amount)) if p else "-" for p in found]
 
 
 def _unlisted(there: Sequence[Part], parts: Sequence[Part]) -> list[Part]:
@@ -95,9 +98,10 @@ def _unlisted(there: Sequence[Part], parts: Sequence[Part]) -> list[Part]:
     return [part for part in there if part.calls is not None and part.name not in listed]
 
 
-def _at_least(complete: bool, amount: str) -> str:
-    """A lower limit if some of the part is not known."""
-    return amount if complete or amount.startswith(("<", "-")) else f">{amount}"
+def _marked(complete: bool, predicted: bool, amount: str) -> str:
+    """A lower limit if some of the part is not known; marked if some of it is predicted."""
+    mark = "~" if predicted else ""
+    return amount if amount.startswith(("<", "-")) else f"{mark if complete else '>'}{amount}"
 
 
 def module_lines(branches: Sequence[Branch], model: str, title: str = "modules") -> list[str]:
@@ -118,7 +122,7 @@ def module_lines(branches: Sequence[Branch], model: str, title: str = "modules")
     ]
     header = [title, "calls", "FLOPs", "parameters"]
     if not root.is_unknown:
-        header += ["time", "share" if known else "of known", "energy"]
+        header += ["time", "share" if known else "of measured", "energy"]
     if not any(branch.energy_j for branch in branches):
         header, rows = [each for each in header if each != "energy"], [row[:6] for row in rows]
     cells = [dict(zip(header, row, strict=True)) for row in rows]
@@ -132,10 +136,11 @@ def _cost(branch: Branch, known: bool) -> list[str]:
     """
     if branch.is_unknown:
         return ["-", "-", "-"]
+    predicted = branch.predicted_tuples > 0
     return [
-        _at_least(branch.complete, _time(branch.time_s)),
-        _at_least(branch.complete or not known, percent(branch.share, 1)),
-        _at_least(branch.complete, _energy(branch.energy_j)),
+        _marked(branch.complete, predicted, _time(branch.time_s)),
+        _marked(branch.complete or not known, predicted, percent(branch.share, 1)),
+        _marked(branch.complete, predicted, _energy(branch.energy_j)),
     ]
 
 

@@ -66,15 +66,15 @@ class ModelEstimate:
     """The sum over `terms`: a model's kernel-launching tuples, with their rows on one target.
 
     `end_to_end` are the runs of the model on that target, if any, `of_target` the noise of
-    the target; by default that of the terms alone. `prediction_errors` are, for each quantity, half
-    of the 95 % interval of the sum of the predicted terms, relative.
+    the target; by default that of the terms alone. `prediction_ranges` are, for each quantity, the
+    limits of the 95 % interval of the sum of the predicted terms, relative to it.
     """
 
     model: ModelTuples
     terms: Sequence[Term]
     end_to_end: Sequence[Row] = ()
     of_target: Noise | None = None
-    prediction_errors: Mapping[Quantity, float] = field(default_factory=dict)
+    prediction_ranges: Mapping[Quantity, tuple[float, float]] = field(default_factory=dict)
 
     @cached_property
     def noise(self) -> Noise:
@@ -247,13 +247,16 @@ class ModelEstimate:
 
     @cached_property
     def _unknown_idle_power(self) -> str | None:
-        if self.iteration is None or not self.iteration.idle.value or self._idle_powers_w:
+        waits = self.iteration is not None and self.iteration.idle.value
+        if not waits or self.idle_power_w is not None:
             return None
         return "the device waits for its host, and no row has the power of the idle device"
 
-    @property
-    def _idle_powers_w(self) -> list[float]:
-        return [row["idle_power_w"] for row in self.rows if row["idle_power_w"] is not None]
+    @cached_property
+    def idle_power_w(self) -> float | None:
+        """Watts of the idle device: the mean over the rows; None if none has them."""
+        known = [row["idle_power_w"] for row in self.rows if row["idle_power_w"] is not None]
+        return fmean(known) if known else None
 
     @cached_property
     def iteration(self) -> Iteration | None:
@@ -323,16 +326,22 @@ class ModelEstimate:
         """A sum over operators, in an interval that also holds the error of what is predicted, and
         the model error if known.
         """
-        error = self.model_error(quantity)
-        halves = [error.half_width if error else 0.0, self.prediction_half(quantity)]
-        if total is None or not any(halves):
-            return total
-        reach = math.exp(math.hypot(*halves))
-        return product(total, Estimate(1.0, 1 / reach, reach))
+        if total is None:
+            return None
+        if error := self.model_error(quantity):
+            reach = math.exp(error.half_width)
+            total = product(total, Estimate(1.0, 1 / reach, reach))
+        predicted = self.prediction_ratio(quantity)
+        return statistics.ratio(total, predicted) if predicted else total
 
-    def prediction_half(self, quantity: Quantity) -> float:
-        """What predicted terms add to half of the interval, relative."""
-        return self.predicted_share(quantity) * math.expm1(self.prediction_errors.get(quantity, 0))
+    def prediction_ratio(self, quantity: Quantity) -> Estimate | None:
+        """1, in the interval by which the sum over the operators may be too large or too small
+        because its terms are predicted; None if none is.
+        """
+        if quantity not in self.prediction_ranges:
+            return None
+        share, (low, high) = self.predicted_share(quantity), self.prediction_ranges[quantity]
+        return Estimate(1.0, 1 / (1 + share * (high - 1)), 1 / (1 - share * (1 - low)))
 
     def predicted_share(self, quantity: Quantity = TIME) -> float:
         """The share of predicted terms in the sum over the operators."""
@@ -374,9 +383,9 @@ class ModelEstimate:
         operators, time = self.operators_energy, self.summed_time
         if operators is None or self.operators_time is None or time is None:
             return None
-        if self.iteration is not None and self._idle_powers_w:
-            idle_w = fmean(self._idle_powers_w)
-            return statistics.weighted_sum([(1, operators), (idle_w, self.iteration.idle)])
+        if self.iteration is not None and self.idle_power_w is not None:
+            idle = (self.idle_power_w, self.iteration.idle)
+            return statistics.weighted_sum([(1, operators), idle])
         if not self.overhead:
             return operators
         stretch = time.value / self.operators_time.value

@@ -11,7 +11,7 @@ from opcost.costs.terms import Term, flops_of
 from opcost.models.definition import COMPARED_PHASES
 from opcost.rows import comparability
 from opcost.rows.flags import DISTURBED
-from opcost.rows.quantities import ENERGY, HOST_TIME, TIME
+from opcost.rows.quantities import ENERGY, HOST_TIME, PREDICTION, TIME
 
 _END_TO_END_HOST = HOST_TIME.of("end_to_end").value
 _OF_HOST = (HOST_TIME.value, _END_TO_END_HOST, "idle_time_s", "host_bound_share")
@@ -49,6 +49,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "measured_tuples": len(measured),
         "predicted_tuples": len(estimate.known) - len(measured),
         "predicted_share": estimate.predicted_share(),
+        **PREDICTION.columns(estimate.prediction_ratio(TIME)),
         "failed_tuples": sum(term.row is not None and not term.measured for term in estimate.terms),
         "flag_counts": Counter(flag for row in estimate.rows for flag in row["flags"]),
         "disturbed_runs": sum(row["disturbed_runs"] or 0 for row in estimate.rows),

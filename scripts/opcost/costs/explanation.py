@@ -17,6 +17,7 @@ from opcost.costs.estimate import OPERATOR_COLUMNS, ModelEstimate
 from opcost.costs.headline import RUNS
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, Term, terms_of
+from opcost.costs.units import Factors, WorkCost, work_cost
 from opcost.databases.database import read_database, rows_of
 from opcost.databases.model_ratios import read_ratios
 from opcost.errors import OpcostError, closest
@@ -81,9 +82,11 @@ class Explanation:
 
     @property
     def missing(self) -> list[Term]:
-        """The tuples without a measured result, the most often called first."""
+        """The tuples without a measured result: the costliest predictions first, else the most
+        often called.
+        """
         terms = [term for term in self.estimate.terms if not term.measured]
-        return sorted(terms, key=lambda term: -term.calls)
+        return sorted(terms, key=_importance)
 
     @property
     def calls_unverified(self) -> bool:
@@ -137,10 +140,17 @@ class Explanation:
             RUNS: [row[TIME.value] for row in of_model.timed_rows] if known else [],
         }
 
-    def prediction(self, term: Term) -> Prediction | None:
-        """That of a tuple's time, if it is predicted."""
+    def predictions(self, term: Term) -> Mapping[Quantity, Prediction]:
+        """Those of a tuple, if it is predicted."""
         tuple_id = term.record.operator_tuple.tuple_id
-        return self.completion.times.get(tuple_id) if self.completion else None
+        return self.completion.predictions.get(tuple_id, {}) if self.completion else {}
+
+    def work(self, factors: Factors) -> WorkCost:
+        """The cost of some samples of the batch. Raises OpcostError if its size is unknown."""
+        samples, model = self.compared["batch_size"], self.estimate.model.model
+        if samples is None:
+            raise OpcostError(f"the batch size of {model} is unknown, as its inputs differ in it")
+        return work_cost(self.compared, factors, samples, self.estimate.idle_power_w)
 
     def operators(self) -> list[dict[str, Any]]:
         """The cost by operator, largest first, views last."""
@@ -178,7 +188,12 @@ class Explanation:
             "bytes": term.record.bytes,
             **{name: row[name] for name in ANSWER if row},
             **({} if row else {"status": "missing"}),
-            **({"status": PREDICTED} if term.predicted else {}),
+            **({"status": PREDICTED, "converged": None} if term.predicted else {}),
+            **{
+                name: limit
+                for quantity, each in self.predictions(term).items()
+                for name, limit in quantity.columns(each.cost).items()
+            },
             "error": why or row["error"],
             **{
                 f"all_calls_{quantity.value}": term.calls * row[quantity.value]
@@ -214,9 +229,15 @@ class Explanation:
                     "octaves_beyond": found and found.octaves_beyond,
                 }
                 for term in self.missing
-                for row, found in [(self._tuple_row(term), self.prediction(term))]
+                for row, found in [(self._tuple_row(term), self.predictions(term).get(TIME))]
             ],
         }
+
+
+def _importance(term: Term) -> tuple[float, int]:
+    """Sorts the most important one first."""
+    known_s = term.calls * term.row[TIME.value] if term.known and term.row else 0.0
+    return -known_s, -term.calls
 
 
 def explain(
@@ -305,7 +326,7 @@ def _completed(
     place = (explained.database, explained.target, explained.conditions_id)
     target = Target.among(measured(), place, estimate.noise.ratios)
     found = completed(estimate.terms, target)
-    estimate = replace(estimate, terms=found.terms, prediction_errors=found.errors)
+    estimate = replace(estimate, terms=found.terms, prediction_ranges=found.ranges)
     return replace(explained, estimate=estimate, completion=found)
 
 

@@ -11,14 +11,14 @@ from opcost.costs.caveats import caveats
 from opcost.costs.cost_tables import missing_lines, module_lines, operator_lines
 from opcost.costs.estimate import ModelEstimate
 from opcost.costs.explanation import Explanation
-from opcost.costs.headline import cost_cells, headline
+from opcost.costs.headline import cost_cells, headline, known_as, source
 from opcost.costs.host import waiting
 from opcost.costs.in_context_text import difference_cells
 from opcost.costs.model_argument import run_command
 from opcost.costs.module_tree import NOTABLE, module_tree
 from opcost.costs.phases import phase_lines
 from opcost.costs.terms import Row, terms_of
-from opcost.costs.trust import trust_cells, trust_in_all
+from opcost.costs.trust import predicted_range, trust_cells, trust_in_all
 from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import ANSWERS, DATABASE
@@ -188,12 +188,12 @@ def _targets(explanations: Sequence[Explanation]) -> list[str]:
             "conditions": _conditions(explanation, explanations),
             **costs,
             **_lower_limit(row),
-            "source": _source(explanation, row),
+            "source": source(row),
             "operators": f"{row['measured_tuples']}/{row['tuples']}",
             "protocol": str(explanation.protocol_version or "-"),
-            "database": source,
+            "database": database,
         }
-        for explanation, source, row, costs in zip(
+        for explanation, database, row, costs in zip(
             explanations, sources_of(explanations), rows, cost_cells(rows), strict=True
         )
     ]
@@ -225,7 +225,7 @@ def _device(explanation: Explanation, row: Row, names_operation: bool) -> str:
 
 def _lower_limit(compared: Row) -> dict[str, str]:
     """The time of the measured operators, if others are missing."""
-    known_s, unknown = compared["partial_time_s"], _cost_of(compared) == "-"
+    known_s, unknown = compared["partial_time_s"], known_as(compared) == "-"
     return {"time": f">{TIME.show(known_s, 3)}"} if known_s and unknown else {}
 
 
@@ -240,19 +240,6 @@ def _conditions(explanation: Explanation, explanations: Sequence[Explanation]) -
     row = next(iter(explanation.estimate.rows), {})
     parts = [f"{name} {row[name]}" for name in differ if name in row]
     return ", ".join([f"{explanation.conditions_id}", *parts[:_DIFFERENCES]])
-
-
-def _cost_of(compared: Row) -> str:
-    """Whether the cost was measured end to end, or is estimated."""
-    if compared[TIME.of("end_to_end").value] is not None:
-        return "measured"
-    return "-" if compared[TIME.of("estimate").value] is None else "estimate"
-
-
-def _source(explanation: Explanation, compared: Row) -> str:
-    """Where the cost is from, and how much of it is predicted."""
-    found, share = _cost_of(compared), explanation.estimate.predicted_share()
-    return f"{percent(share)} predicted" if found == "estimate" and share else found
 
 
 def sources_of(explanations: Sequence[Explanation]) -> list[str]:
@@ -306,9 +293,9 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
         share = each.estimate.predicted_share()
         if share and each.estimate.time is not None:
             notes.append(
-                f"On {each.target}, {percent(share)} of the time is predicted, of operators that "
-                "nobody measured there, from others that somebody did. ± includes how far such "
-                "predictions are off."
+                f"On {each.target}, {percent(share)} of the time is predicted (~): of operators "
+                "that nobody measured there, from others that somebody did. ± includes how far "
+                "such predictions are off."
             )
         missing += missing_lines(each.target, each.missing, len(each.estimate.terms), _MISSING)
     capped = [
@@ -322,7 +309,7 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
             f"Share of the time in operators at the power limit: {', '.join(capped)}. Theirs are "
             "times and powers of bursts; sustained work is slower."
         )
-    estimated = [row for row in rows if _cost_of(row) == "estimate"]
+    estimated = [row for row in rows if known_as(row) == "estimate"]
     if estimated:
         halves = [
             row[quantity.model_error_half]
@@ -350,7 +337,7 @@ def _notes(known: Sequence[Explanation]) -> list[str]:
 def _ratio(known: Sequence[Explanation]) -> list[str]:
     """How the second target compares with the first, if both were measured, or both estimated."""
     first, second = known
-    if len({_cost_of(each.compared) for each in known}) > 1:
+    if len({known_as(each.compared) for each in known}) > 1:
         return []
     ratios = [
         f"{quantity} {with_interval(statistics.ratio(after, before), significant)}"
@@ -377,15 +364,18 @@ def _details(model: ModelTuples, explanation: Explanation) -> str:
         *_recorded(model, explanation),
         *([f"{waits}."] if waits else []),
     ]
-    every = missing_lines(
-        explanation.target, explanation.missing, len(explanation.estimate.terms), 10
-    )
+    every = []
     for term in explanation.missing:
-        if found := explanation.prediction(term):
+        if found := explanation.predictions(term).get(TIME):
             near = "; ".join(f"{row['description']}: {TIME.shown(row)}" for row in found.nearest)
             times = 2**found.octaves_beyond
-            far = f", a size {times:.1f} times beyond those measured there," if times > 1 else ""
-            every += wrapped([f"{term.record.operator_tuple}: predicted{far} from {near}"], "  ")
+            far = f", a size {times:.1f} times beyond those measured there" if times > 1 else ""
+            text = f"{term.calls} x {term.record.operator_tuple}: predicted"
+            text += f"{far}: {with_interval(found.cost, TIME.show)}, from {near}"
+            every += wrapped([text], "  ")
+    if not every:
+        terms = len(explanation.estimate.terms)
+        every = missing_lines(explanation.target, explanation.missing, terms, 10)
     return "\n".join([*lines, *wrapped(notes, "  "), *every])
 
 
@@ -408,9 +398,11 @@ def _interval(compared: Row) -> list[str]:
     if error is None or measurement is None:
         return []
     models = counted(compared["model_error_models"], "model")
+    reach = predicted_range(compared)
+    predicted = f"; predictions, {reach}" if reach else ""
     return [
-        f"± of the estimated time: {plus_minus(measurement)} from the measurements of operators, "
-        f"and the model error, {plus_minus(error)}, from {models} measured end to end."
+        f"± of the estimated time: {plus_minus(measurement)} from the measurements of operators"
+        f"{predicted}; and the model error, {plus_minus(error)}, from {models} measured end to end."
     ]
 
 

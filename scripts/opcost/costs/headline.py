@@ -103,6 +103,19 @@ def headline(compared: Row) -> Headline:
     )
 
 
+def known_as(compared: Row, quantity: Quantity = TIME) -> str:
+    """Whether a cost is `measured` end to end, or an `estimate`; a dash if it is unknown."""
+    if compared[quantity.of("end_to_end").value] is not None:
+        return "measured"
+    return _NOTHING if compared[quantity.of("estimate").value] is None else "estimate"
+
+
+def source(compared: Row, quantity: Quantity = TIME) -> str:
+    """Where a cost is from (`known_as`), or how much of an estimate is predicted."""
+    found, share = known_as(compared, quantity), compared["predicted_share"]
+    return f"{percent(share)} predicted" if found == "estimate" and share else found
+
+
 def cost_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
     """Title -> text of each row, for a table. Titles that say nothing for any row are left out."""
     headlines = [headline(row) for row in rows]

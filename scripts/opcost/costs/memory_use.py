@@ -145,8 +145,8 @@ def largest_batch(use_of: Callable[[int], MemoryUse], budget_bytes: int) -> tupl
     name, needed = found.model.model, found.total_bytes
     if needed > budget_bytes:
         raise OpcostError(
-            f"--fit {gib(budget_bytes)}: one sample of {name} needs {gib(needed)}: give more memory, "
-            "or smaller inputs"
+            f"--fit {gib(budget_bytes)}: one sample of {name} needs {gib(needed)}: give more "
+            "memory, or smaller inputs"
         )
     too_many, beyond = 2 * fits, use_of(2 * fits)
     each_bytes = (beyond.total_bytes - needed) / fits

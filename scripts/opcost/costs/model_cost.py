@@ -10,6 +10,7 @@ from opcost.costs.explanation import Explanation
 from opcost.costs.explanation_text import as_text
 from opcost.costs.memory_use import memory_use
 from opcost.costs.module_tree import module_tree
+from opcost.costs.units import Factors, WorkCost
 from opcost.rows.quantities import ENERGY, TIME
 from opcost.statistics import Estimate
 from opcost.text import percent, with_interval
@@ -22,7 +23,8 @@ _NAMED = 3
 _DIGITS = 3
 _TYPES = {
     **dict.fromkeys(
-        ("calls", "depth", "flops", "parameters", "tuples", "measured_tuples"), "Int64"
+        ("calls", "depth", "flops", "parameters", "tuples", "measured_tuples", "predicted_tuples"),
+        "Int64",
     ),
     **dict.fromkeys(("time_s", "energy_j", "share"), "float64"),
 }
@@ -94,6 +96,15 @@ class ModelCost:
         measured, compared = TIME.of("end_to_end"), self._chosen.compared
         return measured.read(compared) if measured.value in compared else None
 
+    def per(self, number: float, **factors: Any) -> WorkCost:
+        """The cost of so many samples of the batch, measured end to end or else the estimate.
+
+        `factors` are those of `Factors`: `price_per_kwh` and its `currency`, `carbon_g_per_kwh`
+        (grams of CO2e), `pue` from 1, and `duty` above 0, up to 1. Raises OpcostError for numbers
+        out of range, and if the batch size is unknown.
+        """
+        return self._chosen.work(Factors(number, **factors))
+
     @property
     def reason(self) -> str | None:
         """Why there is no time; None if there is one."""
@@ -113,15 +124,17 @@ class ModelCost:
         """Where time and energy go: a row for each operator, and for call overhead or waits.
 
         Columns: `operator`, `calls`, `time_s`, `share` (of the time; they add up to 1), `energy_j`,
-        `complete` (if not, some of its tuples are not measured, and the cost is a lower limit).
+        `complete` (if not, some of its tuples are not measured, and the cost is a lower limit), and
+        `predicted` (whether some are).
         """
         energies_j = {part.name: part.amount for part in self._chosen.parts(ENERGY)}
         return _frame(
-            "operator calls time_s share energy_j complete",
+            "operator calls time_s share energy_j complete predicted",
             [
                 (
                     *(part.name, part.calls, part.amount, part.share, energies_j.get(part.name)),
                     part.complete and not part.is_rest,
+                    part.predicted,
                 )
                 for part in self._parts
             ],
@@ -133,13 +146,15 @@ class ModelCost:
 
         Columns: `module` (its path; empty for the model), `depth`, `calls`, `flops` (a multiply-add
         is 2), `parameters`, `time_s`, `share`, `energy_j`, `tuples`, `measured_tuples`: where the
-        last two differ, the cost is a lower limit; it is missing if no tuple is measured.
+        last two differ, the cost is a lower limit, unless the others are `predicted_tuples`; it is
+        missing if no tuple is measured.
         """
         energy = bool(self._chosen.parts(ENERGY))
         parameters = self.model.module_parameters, self.model.own_parameters
         tree = module_tree(self._chosen.compared, self._chosen.modules(), None, 0.0, *parameters)
         return _frame(
-            "module depth calls flops parameters time_s share energy_j tuples measured_tuples",
+            "module depth calls flops parameters time_s share energy_j tuples measured_tuples "
+            "predicted_tuples",
             [
                 (
                     *(".".join(branch.path), branch.depth, branch.calls, branch.flops),
@@ -147,7 +162,7 @@ class ModelCost:
                     None if branch.is_unknown else branch.time_s,
                     None if branch.is_unknown else branch.share,
                     branch.energy_j if energy and not branch.is_unknown else None,
-                    *(branch.tuples, branch.measured_tuples),
+                    *(branch.tuples, branch.measured_tuples, branch.predicted_tuples),
                 )
                 for branch in tree
                 if not branch.is_rest
@@ -188,13 +203,14 @@ class ModelCost:
     def targets(self) -> "pd.DataFrame":
         """The time and energy on every target of the databases, and which of them was chosen."""
         return _frame(
-            "target device time_s energy_j measured_tuples database chosen",
+            "target device time_s energy_j measured_tuples predicted_share database chosen",
             [
                 (
                     *(each.target, each.device_name),
                     each.estimate.time and each.estimate.time.value,
                     each.estimate.energy and each.estimate.energy.value,
                     len(each.estimate.measured),
+                    each.estimate.predicted_share(),
                     str(each.database),
                     each is self._chosen,
                 )

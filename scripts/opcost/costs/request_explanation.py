@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from opcost.costs.breakdown import breakdown
@@ -14,6 +15,8 @@ from opcost.costs.explanation_text import no_data, sources_of
 from opcost.costs.module_tree import NOTABLE, module_tree
 from opcost.costs.requests import Request, request_cells, request_notes
 from opcost.costs.terms import Row, Term
+from opcost.costs.units import Factors, WorkCost, work_cost
+from opcost.errors import OpcostError
 from opcost.models.generation import Generation
 from opcost.rows.quantities import COMPARED, TIME
 from opcost.text import counted, percent, scaled, seconds, table, with_meaning_of_noise, wrapped
@@ -51,6 +54,21 @@ class RequestExplanation:
     def is_predicted(self) -> bool:
         """Whether some operators are predicted."""
         return any(each.is_predicted for each in self.steps.values())
+
+    def work(self, factors: Factors) -> WorkCost:
+        """The cost of some requests, or of sequences or new tokens in them. Raises OpcostError for
+        other words.
+        """
+        request, what = self.request, factors.what.removeprefix("new ").removesuffix("s")
+        sequences, new_tokens = request.generation.batch_size, request.generation.new_tokens
+        sizes = {"request": 1, "sequence": sequences, "token": sequences * new_tokens}
+        if what not in sizes:
+            raise OpcostError(f"--per {factors.what}: count requests, sequences or (new) tokens")
+        rows = [(weight, request.rows[name]) for name, weight in request.weights.items()]
+        times_s = [weight * (row["operators_time_s"] or 1) for weight, row in rows]
+        share = fmean([row["predicted_share"] for _, row in rows], times_s)
+        row = request.columns() | {"predicted_share": share, "end_to_end_measurements": None}
+        return work_cost(row, factors, sizes[what], self.prefill.estimate.idle_power_w)
 
     def tuples(self) -> list[dict[str, Any]]:
         """A row of `schemas.EXPLANATION` for each tuple of each step that launches a kernel."""

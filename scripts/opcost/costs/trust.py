@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from opcost.costs.terms import Row
 from opcost.rows.flags import DISTURBED
-from opcost.rows.quantities import COMPARED, HOST_TIME, TIME, Quantity
+from opcost.rows.quantities import COMPARED, HOST_TIME, PREDICTION, TIME, Quantity
 from opcost.text import TOO_NOISY, difference, digits, is_too_noisy, percent, plus_minus
 
 GOOD, FAIR, POOR, UNVERIFIED = WORDS = ("good", "fair", "poor", "unverified")
@@ -98,17 +98,27 @@ def trust_cells(compared: Row, quantity: Quantity) -> dict[str, str]:
     """A row of the table of estimates and end-to-end measurements: title -> text."""
     estimate = quantity.of("estimate").read(compared)
     shown = "-" if estimate is None else quantity.show(estimate.value, digits(estimate))
+    predicted = {"predictions": predicted_range(compared)}
     off = compared["largest_share_difference"]
     shares = {"shares off by": "-" if off is None else f"{100 * off:.2g} points"}
     return {
         "estimate": TOO_NOISY if is_too_noisy(estimate) else shown,
         "measurement": _half(compared[quantity.measurement_half]),
         "model error": _half(compared[quantity.model_error_half]),
+        **(predicted if quantity == TIME and predicted_range(compared) else {}),
         "end-to-end": quantity.of("end_to_end").shown(compared),
         "difference": difference(quantity.error.read(compared)),
         **(shares if quantity == TIME else {}),
         "operators": f"{compared['measured_tuples']}/{compared['tuples']}",
     }
+
+
+def predicted_range(compared: Row) -> str:
+    """By how much predictions may change the estimated time; nothing if there are none."""
+    found = PREDICTION.read(compared)
+    if found is None or not found.low or not found.high:
+        return ""
+    return f"{1 / found.high - 1:+.0%} to {1 / found.low - 1:+.0%}"
 
 
 TRUST_MEANING = (

@@ -61,6 +61,9 @@ class Device(ABC):
     @abstractmethod
     def __init__(self, index: int) -> None: ...
 
+    def prepare(self) -> None:  # noqa: B027
+        """Set this process to measure only operators; by default, there is nothing to set."""
+
     @staticmethod
     @abstractmethod
     def count() -> int:
@@ -173,21 +176,28 @@ def open_device(target: Target) -> Device:
     torch.set_num_threads(target.threads)
     torch.backends.cuda.matmul.allow_tf32 = target.tf32
     torch.backends.cudnn.allow_tf32 = target.tf32
-    kind = kind_of(target.device)
+    device = find_device(target.device)
+    device.prepare()
+    return device
+
+
+def find_device(name: str) -> Device:
+    """A device of this machine, with this process as it is. Raises what `open_device` raises."""
+    kind = kind_of(name)
     kinds = KINDS.values() if kind is None else (kind,)
     classes: list[type[Device]] = [resolve_name(each.implementation) for each in kinds]
     device_class = next(filter(_is_here, classes), None)
     if device_class is None:
         raise OpcostError(
-            f"the target requests device {target.device!r}, but torch {torch.__version__} finds no "
-            f"{target.device.partition(':')[0].upper()} device here. Use device cpu or auto, or "
+            f"device {name!r} is requested, but torch {torch.__version__} finds no "
+            f"{name.partition(':')[0].upper()} device here. Use device cpu or auto, or "
             "run on a machine with one"
         )
-    name, index = device_class.kind.name, int(target.device.partition(":")[2] or 0)
+    kind_name, index = device_class.kind.name, int(name.partition(":")[2] or 0)
     if index >= (count := device_class.count()):
         raise OpcostError(
-            f"the target requests device {target.device!r}; there are {count} {name.upper()} "
-            f"devices here, {name}:0 to {name}:{count - 1}"
+            f"device {name!r} is requested; there are {count} {kind_name.upper()} "
+            f"devices here, {kind_name}:0 to {kind_name}:{count - 1}"
         )
     return device_class(index)
 

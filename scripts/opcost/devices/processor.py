@@ -33,12 +33,17 @@ class CpuDevice(Device):
     uuid = None
 
     def __init__(self, index: int = 0) -> None:
-        # ASSUME subnormal numbers, which are slow, come from random weights, not trained ones.
-        torch.set_flush_denormal(True)
         self.model_name = machine.processor_name()
         self.last_level_cache_bytes = machine.last_level_cache_bytes()
         self.core_cache_bytes = machine.core_cache_bytes()
-        self.allocator = "keeps freed memory" if _keep_freed_memory() else "system default"
+        self.allocator = "system default"
+
+    def prepare(self) -> None:
+        """Make subnormal numbers zero, and glibc keep freed memory."""
+        # ASSUME subnormal numbers, which are slow, come from random weights, not trained ones.
+        torch.set_flush_denormal(True)
+        if _keep_freed_memory():
+            self.allocator = "keeps freed memory"
 
     @staticmethod
     def count() -> int:

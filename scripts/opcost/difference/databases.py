@@ -202,20 +202,26 @@ def compare_databases(
     measured with different protocols or settings, unless `anyway`.
     """
     pairings = pair_databases(before, after, targets, before_conditions, after_conditions)
-    reasons = [
-        f"target {pairing.before_target}: {each.name} is {each.before} before, {each.after} after"
-        for pairing in pairings
-        for each in pairing.conditions
-        if not each.comparable
-    ]
-    if reasons and not anyway:
-        raise OpcostError(
-            "the databases are not comparable: "
-            f"{'; '.join(reasons)}. Measure both with the same settings, or use --anyway"
-        )
+    if not anyway:
+        refuse_incomparable(pairings)
     quantities = [each for pairing in pairings for each in changes_of(pairing)]
     tests = [each for of in quantities for each in (of.common, *of.operators) if each]
     return Difference(pairings, quantities, tests, level, adjust(tests, level))
+
+
+def refuse_incomparable(pairings: Sequence[Pairing], names: Sequence[str] = ()) -> None:
+    """Raise OpcostError if the sides differ in protocol or settings, or in one of these columns."""
+    reasons = dict.fromkeys(
+        f"target {pairing.before_target}: {each.name} is {each.before} before, {each.after} after"
+        for pairing in pairings
+        for each in pairing.conditions
+        if not each.comparable or each.name in names
+    )
+    if reasons:
+        raise OpcostError(
+            "the databases are not comparable: "
+            f"{'; '.join(reasons)}. Measure both alike, or use --anyway"
+        )
 
 
 def adjust(tests: Sequence[Change], level: float) -> float:
@@ -254,7 +260,7 @@ def _changes(
     for pair in pairs:
         variances = [] if common else [*of_studies]
         for row, noise in zip(pair, noises, strict=True):
-            variances += _variances(row, quantity, noise)
+            variances += variances_of(row, quantity, noise)
         variance, degrees = _total(variances)
         # Operators vary unequally, and the pooled variance is their mean: errors have the tails of
         # Student's t with few degrees of freedom and the expected variance.
@@ -266,8 +272,8 @@ def _changes(
     ]
 
 
-def _variances(row: Row, quantity: Quantity, noise: Noise) -> Iterator[_Variance]:
-    """The independent parts of a value's relative variance."""
+def variances_of(row: Row, quantity: Quantity, noise: Noise) -> Iterator[_Variance]:
+    """The independent parts of a value's relative variance, and their degrees of freedom."""
     for part in (TIME, POWER) if quantity == ENERGY else (quantity,):
         variation, runs = noise.variations[part], runs_in(row, part)
         assert runs is not None  # a row with energy has time and power

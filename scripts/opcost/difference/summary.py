@@ -14,15 +14,15 @@ from opcost.difference.databases import (
     Difference,
     QuantityChange,
 )
-from opcost.difference.pairing import Pairing
+from opcost.difference.pairing import Condition, Pairing
 from opcost.results_folder import ANSWERS
 from opcost.rows import records, schemas
 from opcost.rows.quantities import COMPARED, Quantity
 from opcost.statistics import Estimate
 from opcost.text import counted, shortened, table, with_interval
 
-_SOURCES = ("end_to_end", "estimate")
-_Costs = Mapping[tuple[str, str], Mapping[tuple[str, str], Estimate]]
+SOURCES = ("end_to_end", "estimate")
+Costs = Mapping[tuple[str, str], Mapping[tuple[str, str], Estimate]]
 """Model and target -> source and quantity -> cost of an iteration."""
 
 _HEADER = ("operator tuple", "before", "after", "change", "own change", "interval", "p")
@@ -47,12 +47,7 @@ def _target(pairing: Pairing, difference: Difference, limit: int) -> Iterator[st
             f"Runs in common: {pairing.shared} of them, whose difference is too small, as far as "
             "both hold the same runs."
         )
-    conditions = [each[:3] for each in pairing.conditions]
-    if conditions:
-        yield "Differences in device, software and settings:"
-        yield from (f"  {line}" for line in table(["", "before", "after"], conditions, left=3))
-    else:
-        yield "Same device, software and settings."
+    yield from condition_lines(pairing.conditions)
     for each in difference.quantities:
         if each.pairing is pairing:
             yield from ("", f"{each.quantity.name.capitalize()}:")
@@ -69,6 +64,16 @@ def _target(pairing: Pairing, difference: Difference, limit: int) -> Iterator[st
     for number, where in ((only_before, "before"), (only_after, "after")):
         if number:
             yield from ("", f"Only {where}: {number} operator tuples.")
+
+
+def condition_lines(conditions: Sequence[Condition]) -> Iterator[str]:
+    """The differences between two sides, or that there is none."""
+    if conditions:
+        rows = [each[:3] for each in conditions]
+        yield "Differences in device, software and settings:"
+        yield from (f"  {line}" for line in table(["", "before", "after"], rows, left=3))
+    else:
+        yield "Same device, software and settings."
 
 
 def _quantity(of: QuantityChange, level: float, limit: int) -> Iterator[str]:
@@ -154,7 +159,7 @@ def model_lines(before: Path, after: Path) -> list[str]:
     and the change with its 95 % interval. Empty without answers beside both databases, and where
     both have the same.
     """
-    studies = [_model_costs(path.parent / ANSWERS.name) for path in (before, after)]
+    studies = [model_costs(path.parent / ANSWERS.name) for path in (before, after)]
     rows = [
         row
         for key in studies[0].keys() & studies[1].keys()
@@ -167,13 +172,17 @@ def model_lines(before: Path, after: Path) -> list[str]:
     return ["Models, of an iteration:", *table(header, sorted(rows), left=4)]
 
 
-def _model_costs(path: Path) -> _Costs:
+def model_costs(path: Path) -> Costs:
+    """The costs of models in the answers of a study; empty without the file, of a model without
+    any."""
     found: dict[tuple[str, str], dict[tuple[str, str], Estimate]] = {}
     columns = ["model", "target", "part", "source", "quantity", "value", "low", "high"]
     rows = records.read(path, schemas.ANSWERS, columns).to_pylist() if path.is_file() else []
     for row in rows:
-        if row["part"] == "model" and row["source"] in _SOURCES and row["value"] is not None:
-            costs = found.setdefault((row["model"], row["target"]), {})
+        if row["part"] != "model" or row["source"] not in SOURCES:
+            continue
+        costs = found.setdefault((row["model"], row["target"]), {})
+        if row["value"] is not None:
             cost = Estimate(row["value"], row["low"], row["high"])
             costs[row["source"], row["quantity"]] = cost
     return found
@@ -186,7 +195,7 @@ def _model_row(
     before: Mapping[tuple[str, str], Any],
     after: Mapping[tuple[str, str], Any],
 ) -> list[str] | None:
-    for source in _SOURCES:
+    for source in SOURCES:
         old, new = (costs.get((source, quantity.value)) for costs in (before, after))
         if old is None or new is None:
             continue

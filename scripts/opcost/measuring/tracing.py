@@ -53,6 +53,7 @@ def trace_on(
         torch_version=str(torch.__version__),
         extraction_s=time.perf_counter() - started,
         device_name=device.model_name,
+        activation_peak_bytes=executed.memory.peak_bytes if executed.memory else None,
         memory=executed.memory,
     )
 

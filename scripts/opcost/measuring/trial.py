@@ -67,7 +67,7 @@ def run_trial(
     earlier: set[str] = set()
     listener = listener or Listener()
     device, watch, clock = station.device, station.watch, station.clock
-    with _no_garbage_collection():
+    with no_garbage_collection():
         while True:
             opened = _open(station, listener) if settings.energy else _UNOPENED
             timing = time_workload(workload, device, watch, settings, clock)
@@ -156,7 +156,8 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
+    """Collect garbage, and then none until the end of the block."""
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()

@@ -75,13 +75,14 @@ class Unpredictable(Exception):
 class Prediction(NamedTuple):
     """The cost of a call with its 95 % interval; its deviation (see `Predictor.error_of_sum`); the
     nearest measured rows, the nearest first; by how many octaves a size is outside of those
-    measured.
+    measured; the least that the device could need, judged by the best of its rows.
     """
 
     cost: Estimate
     deviation: float
     nearest: Sequence[Row]
     octaves_beyond: float
+    best: float
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,9 @@ class Predictor:
         value = base * math.exp(mean)
         reach = math.exp(self._scores[wanted.operator] * deviation)
         near = covariance([wanted], self._known)[0].argsort()[::-1][:_NEAREST]
-        cost = Estimate(value, value / reach, value * reach)
-        return Prediction(cost, float(deviation), [self.rows[n] for n in near], beyond)
+        best = min(value, base * self._best_ratio)
+        cost = Estimate(value, max(value / reach, best), value * reach)
+        return Prediction(cost, float(deviation), [self.rows[n] for n in near], beyond, best)
 
     def expected(self, records: Sequence[TupleRecord]) -> list[float]:
         """The cost of each tuple, however unlike all that was measured: good for an order only."""
@@ -158,10 +160,18 @@ class Predictor:
         return max((flops or 0) / peak, moved_bytes / bandwidth, shortest_s)
 
     @cached_property
-    def _surface(self) -> Surface:
+    def _ratios(self) -> Array:
         bases = [self.base(row["tuple_id"], row["flops"], row["bytes"]) for row in self.rows]
+        return self._costs / bases
+
+    @property
+    def _best_ratio(self) -> float:
+        return float(self._ratios.min())
+
+    @cached_property
+    def _surface(self) -> Surface:
         noise = [_DISTURBED_VARIANCE * (DISTURBED in (row.get("flags") or ())) for row in self.rows]
-        return Surface.through(self._known, np.log(self._costs / bases), np.array(noise))
+        return Surface.through(self._known, np.log(self._ratios), np.array(noise))
 
     @cached_property
     def _left_out(self) -> tuple[Array, Array]:

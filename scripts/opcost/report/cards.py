@@ -167,13 +167,14 @@ def _cost(results: Results, row: Row, quantity: Quantity, found: Headline, named
     cost = found.cost(quantity)
     rate = found.rate(quantity)
     estimated = quantity.of("estimate").read(row) if quantity.of("end_to_end").read(row) else None
+    predicted = f" ({percent(share)} predicted)" if (share := row["predicted_share"]) else ""
     parts = breakdown(row, results.shares_of(row), quantity)
     return Cost(
         quantity,
         with_interval(cost, quantity.show) if cost else NOTHING,
         cost.value if cost else None,
         found.mark(quantity),
-        quantity.show(estimated.value, digits(estimated)) if estimated else None,
+        f"{quantity.show(estimated.value, digits(estimated))}{predicted}" if estimated else None,
         found.shown_sample(quantity) if rate and found.batch_size != 1 else None,
         found.shown_rate(quantity) if rate else None,
         rate,

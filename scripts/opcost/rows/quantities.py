@@ -154,6 +154,9 @@ CALL_TIME = Quantity("call_time", "s")
 EDP, ED2P = Quantity("edp", "js"), Quantity("ed2p", "js2")
 """Energy-delay product: joules times seconds; and energy times the square of the time."""
 
+PREDICTION = TIME.relative("prediction_ratio")
+"""The estimated time over the actual one, as far as predictions are off."""
+
 COMPARED = (TIME, ENERGY)
 """The quantities of estimates and references."""
 

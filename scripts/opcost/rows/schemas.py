@@ -11,7 +11,7 @@ from opcost.launch_modes import EAGER, FURTHER_MODES_TEXT
 from opcost.results_folder import MODELS, OPERATORS
 from opcost.rows.column import Column, Role, in_role
 from opcost.rows.columns import MEASUREMENT, OVERHEAD, RUNS, TARGET
-from opcost.rows.quantities import CALL_TIME, ED2P, EDP, ENERGY, PHASE_TIMES, TIME
+from opcost.rows.quantities import CALL_TIME, ED2P, EDP, ENERGY, PHASE_TIMES, PREDICTION, TIME
 
 SCHEMA_VERSION = 5
 """Files of another version are refused: a change of a schema increases this number, and converts
@@ -245,6 +245,9 @@ MODEL_COSTS = _schema(
         ("partial_time_s", pa.float64(), "seconds of the measured operators"),
         ("predicted_tuples", pa.int64(), "tuples without a result whose cost is predicted"),
         ("predicted_share", pa.float64(), "share of the operators' time that is predicted"),
+        *PREDICTION.described(
+            "1, in the interval of estimated over actual time, as far as predictions are off"
+        ),
         ("coverage_flops", pa.float64(), "share of FLOPs that measured operators account for"),
         *(
             column

@@ -3,8 +3,8 @@
 import json
 import random
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from opcost.rows.comparability import kind_of
 from opcost.rows.quantities import TIME
 from opcost.study import load_study
 from opcost.tuples.extraction import extract_model_tuples
+from opcost.tuples.model_tuples import ModelTuples
 from opcost.tuples.tuple_record import TupleRecord
 
 _MOST_SHARED, _MOST_SIZES, _MOST_COMPARED = 50, 400, 1000
@@ -57,15 +58,16 @@ _SIZE = re.compile(r"((?<=[( [])\d+(?=x))|(?<![^x(\[, =])\d+(?![\d.e])")
 
 
 def calibration(
-    target: str, databases: Iterable[Path], calls: Mapping[str, int]
+    target: str, databases: Iterable[Path], models: Sequence[ModelTuples]
 ) -> tuple[list[tuple[TupleRecord, float]], dict[str, Any]]:
     """Up to fifty tuples to measure on a target, which help most to predict all tuples there, or
-    the models with these calls (tuple id -> number), from other targets of its kind of device: each
-    with the share of the uncertainty that it removes. And keys of a study: the target with its
-    settings, or if it is new, a GPU if there are others.
+    these models, from other targets of its kind of device: each with the share of the uncertainty
+    that it removes; first one of each operator of the models that the target lacks. And keys of a
+    study: the target with its settings, or if it is new, a GPU if there are others.
 
     Raises OpcostError if others have nothing, or too little, that helps.
     """
+    calls = sum((Counter(each.call_counts()) for each in models), Counter[str]())
     columns = (*_COLUMNS, TIME.value)
     rows = [row for path in databases for row in read_database(path, columns).to_pylist()]
     own = {row["tuple_id"]: row for row in rows if row["target"] == target}
@@ -87,13 +89,24 @@ def calibration(
     weights = np.array([costs[name] for name in new])
     if not weights.any() or len(known) + len(new) < LEAST_SHARED:
         raise OpcostError(
-            f"--calibrate {target}: of the tuples of other targets of its kind of device, it has "
-            f"{len(known)} and can add {len(new)}{', none of the models' if new else ''}; "
-            f"predictions need {LEAST_SHARED} that both have: name further databases (--database)"
+            f"--calibrate {target}: of the tuples that other targets of its kind of device have, "
+            f"it has {len(known)}, and lacks {len(new)}{', none of these models' if new else ''}. "
+            f"Two targets must share {LEAST_SHARED}, and the other one must have more: name "
+            "further databases (--database)"
         )
+    wanted = {each.operator_tuple.operator for model in models for each, _ in model.kernels()}
+    wanted -= {each.operator_tuple.operator for each in known}
+    first = {
+        record.operator_tuple.operator: place  # the costliest comes first
+        for place, record in reversed([*enumerate(new.values())])
+        if record.operator_tuple.operator in wanted
+    }
     chosen = helpful(_features(new.values()), weights, _features(known), _MOST_SHARED)
     enough = sum(share >= _LEAST_SHARE for _, share in chosen)
-    chosen = chosen[: max(enough, LEAST_SHARED - len(known))]
+    shares = dict(chosen[: max(enough, LEAST_SHARED - len(known))])
+    chosen = [*((place, shares.get(place, 0.0)) for place in first.values())]
+    chosen += [pair for pair in shares.items() if pair[0] not in first.values()]
+    chosen = chosen[:_MOST_SHARED]
     conditions = json.loads(next((row["conditions_json"] for row in own.values()), None) or "{}")
     settings = conditions.get("target", {"device": kind.name if kind else "auto"})
     study = {"targets": {target: settings}, "measurement": conditions.get("measurement", {})}

@@ -54,7 +54,7 @@ def run_workflow(
     values = {key: on_command_line(value) for key, value in settings.items()}
     if max(map(len, values.values()), default=0) > _LONGEST:
         raise OpcostError("these models are too many for one command: name fewer at once")
-    words = [*_where(), "--cores", "1", *(["--quiet", "host"] if verbose else [])]
+    words = [*snakefile_option(), "--cores", "1", *(["--quiet", "host"] if verbose else [])]
     words += ["--config", *(f"{key}={value}" for key, value in values.items())] if values else []
     words += ["--", goal] if goal else []
     show(shlex.join([_program(), *words]), err=True)
@@ -129,7 +129,7 @@ def _interruptible(
             signal.signal(number, handler)
 
 
-def _where() -> list[str]:
+def snakefile_option() -> list[str]:
     """The option that names the workflow, unless Snakemake finds it in this folder."""
     found = next((name for name in _FOUND if Path(name).exists()), None)
     package = Path(opcost.__file__).resolve().parent

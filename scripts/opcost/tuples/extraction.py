@@ -75,6 +75,7 @@ def _model_tuples(executed: ModelCalls, definition: ModelDefinition, started: fl
         str(torch.__version__),
         definition,
         time.perf_counter() - started,
+        activation_peak_bytes=executed.memory.peak_bytes if executed.memory else None,
         memory=executed.memory,
         weights=executed.weights,
         module_parameters=executed.parameters or None,

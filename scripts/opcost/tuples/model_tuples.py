@@ -49,6 +49,7 @@ _RULES = {
     "device_name": optional(PRINTABLE),
     "not_recorded": optional(TEXT),
     "phases": optional(list_of(one_of(*PHASES))),
+    "activation_peak_bytes": optional(_COUNT),
     "memory": optional(OBJECT),
     "dtypes": list_of(STRING),
     "weights": optional(list_of(list_like(list_of(list_like(STRING, _COUNT)), _COUNT))),
@@ -71,7 +72,8 @@ class ModelTuples:
     """The distinct tuples of one model, and its calls in order.
 
     `refusal` is the reason why a model of the zoo could not be extracted; it then has no tuples,
-    calls and number of parameters. `memory` is that of an iteration; None in older files. `weights`
+    calls and number of parameters. `memory` is that of an iteration, None in older files, and
+    `activation_peak_bytes` the most bytes of activations that live at once. `weights`
     are the model's weights by the calls that use them;
     None for a training step. `module_parameters` is the number of parameters of each module with
     its submodules, `own_parameters` without; None for a refused model. `dtypes` are those of the
@@ -92,6 +94,7 @@ class ModelTuples:
     refusal: str | None = None
     device_name: str | None = None
     not_recorded: str | None = None
+    activation_peak_bytes: int | None = None
     memory: ModelMemory | None = None
     weights: tuple[WeightGroup, ...] | None = None
     module_parameters: Mapping[str, int] | None = None
@@ -113,11 +116,6 @@ class ModelTuples:
             return ()
         alike = self.dtypes in ((), (usual_dtype(self.dtypes),))
         return (self.definition if alike else self.definition.stating(self.dtypes)).inputs
-
-    @property
-    def activation_peak_bytes(self) -> int | None:
-        """The peak memory of all tensors that an iteration makes; None if unknown."""
-        return None if self.memory is None else self.memory.peak_bytes
 
     @property
     def is_operator(self) -> bool:
@@ -226,6 +224,7 @@ def to_document(tuples: ModelTuples) -> dict[str, Any]:
         "refusal": tuples.refusal,
         "device_name": tuples.device_name,
         "not_recorded": tuples.not_recorded,
+        "activation_peak_bytes": tuples.activation_peak_bytes,
         "memory": tuples.memory
         and {
             "lifetimes": [list(each) for each in tuples.memory.lifetimes],
@@ -286,6 +285,7 @@ def from_document(document: Any, path: Path, remedy: str) -> ModelTuples:
         document["refusal"],
         document["device_name"],
         document["not_recorded"],
+        document["activation_peak_bytes"],
         _memory(document["memory"], len(document["calls"]), path, remedy),
         None
         if document["weights"] is None

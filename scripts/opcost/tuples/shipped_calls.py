@@ -73,7 +73,8 @@ def packed(tuples: ModelTuples) -> dict[str, Any]:
 def _distinct(document: dict[str, Any]) -> dict[str, Any]:
     """With operators as text, and tuples that are the same at this batch size once."""
     places: dict[str, int] = {}
-    records, renamed = [], []
+    records: list[dict[str, Any]] = []
+    renamed: list[int] = []
     for record in document["tuples"]:
         text = json.dumps(record["canonical_json"], separators=(",", ":"), sort_keys=True)
         renamed.append(places.setdefault(text, len(records)))
