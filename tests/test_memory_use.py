@@ -1,6 +1,7 @@
 """The memory of an iteration is what its tensors hold, by module, and tells which batch fits."""
 
 import pickle
+from dataclasses import replace
 
 import opcost
 import pytest
@@ -111,8 +112,20 @@ def test_where_one_sample_does_not_fit_its_memory_is_said():
 
 
 def test_a_memory_that_does_not_grow_with_the_batch_fits_none():
-    with pytest.raises(OpcostError, match="does not grow with its batch size"):
+    with pytest.raises(OpcostError, match=r"more than 1,048,576 samples of layer fit"):
         largest_batch(lambda _: of_batch(1), 2**30)
+
+
+def test_a_memory_that_grows_with_the_square_of_the_batch_needs_few_recordings(net):
+    asked = []
+
+    def use_of(batch):
+        asked.append(batch)
+        return replace(memory_use(net), activation_peak_bytes=4 * batch**2 + 1000 * (batch // 8))
+
+    batch, _ = largest_batch(use_of, 2**30)
+    assert use_of(batch).total_bytes <= 2**30 < use_of(batch + 1).total_bytes
+    assert len(asked) < 40
 
 
 def test_a_batch_that_is_part_of_the_sizes_cannot_vary():

@@ -372,10 +372,10 @@ def test_a_study_of_operators_measures_these_tuples_with_their_weights(tmp_path)
         (["--calibrate", "a100", "--max-device-time", "9"], "only for the plan of a run"),
         (["--calibrate", "a100", "--device", "cpu"], "with --calibrate, --device"),
         (["--calibrate", "a100", "--batch", "2"], "need a MODEL"),
-        (["--calibrate", "h100", "-d", "measured.parquet"], "it has 1, and lacks 0"),
+        (["--calibrate", "h100", "-d", "measured.parquet"], "it has all that other targets have: nothing is left"),
         (["--calibrate", "a-100", "-d", "measured.parquet", "-o", "s.yaml"], "'a-100' does not"),
-        (["--calibrate", "a", "-d", "measured.parquet", "-o", "measured.parquet"], "also an input"),
-        (["--for-prediction", "layer.yaml", "-o", "layer.yaml"], "also an input"),
+        (["--calibrate", "a", "-d", "measured.parquet", "-o", "measured.parquet"], "a study is a file that ends in .yaml"),
+        (["--for-prediction", "layer.yaml", "-o", "layer.yaml"], "a study is a file that ends in .yaml"),
     ],
 )
 def test_plans_that_cannot_be_are_refused(measured, arguments, said):

@@ -68,6 +68,8 @@ def command(
         raise click.UsageError(
             "--for-prediction needs -o STUDY.yaml, and takes neither --calibrate nor --database"
         )
+    if output is not None and output.suffix not in (".yaml", ".yml"):
+        raise click.UsageError(f"-o {output}: a study is a file that ends in .yaml")
     if predicts:
         _plan_study(calibrate, databases or default_databases(), output, **named)
         return

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from opcost import statistics
 from opcost.costs.terms import Row, Term
 from opcost.prediction.predictor import (
     LEAST_SHARED,
@@ -75,7 +76,19 @@ class Target:
                 found[quantity] = min(known, key=lambda pair: _reach(pair[1]))
             elif quantity == TIME:
                 raise Unpredictable(refusals[min(1, len(predictors))])
+        if ENERGY in found:
+            predictor, energy = found[ENERGY]
+            power_w = energy.cost.value / found[TIME][1].cost.value
+            factor = float(np.clip(power_w, *self._powers_w)) / power_w
+            cost = statistics.weighted_sum([(factor, energy.cost)])
+            found[ENERGY] = predictor, energy._replace(cost=cost, best=factor * energy.best)
         return found
+
+    @cached_property
+    def _powers_w(self) -> tuple[float, float]:
+        """The least and the most power of a row."""
+        known = [row[ENERGY.value] / row[TIME.value] for row in self.rows if row[ENERGY.value]]
+        return min(known), max(known)
 
     @cached_property
     def _predictors(self) -> dict[Quantity, list[Predictor]]:
@@ -83,7 +96,8 @@ class Target:
 
     def _of(self, quantity: Quantity) -> Iterator[Predictor]:
         calls = {each.model: each.calls for each in self.ratios if each.calls}
-        rows = drawn([row for row in self.rows if row[quantity.value]])
+        known = (row for row in self.rows if row["bytes"] is not None)
+        rows = drawn([row for row in known if row[quantity.value]])
         if rows:
             yield Predictor(rows, quantity, calls)
         for other in self.others:
@@ -154,4 +168,5 @@ def _row(tuple_id: str, costs: Mapping[Quantity, float], nearest: Row) -> dict[s
     columns |= HOST_TIME.columns(HOST_TIME.read(nearest))
     waits = [WAITS_FOR_DEVICE] if WAITS_FOR_DEVICE in (nearest["flags"] or ()) else []
     own = {"tuple_id": tuple_id, "status": "ok", "error": None, "flags": [PREDICTED, *waits]}
-    return {**nearest, **columns, **own}
+    reason = None if ENERGY in costs else nearest["energy_reason"] or "it is not predicted"
+    return {**nearest, **columns, **own, "energy_reason": reason}

@@ -4,6 +4,8 @@ Counted are the tensors of the recorded calls. A device adds kernels' workspaces
 what its allocator rounds up.
 """
 
+import itertools
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from opcost.models.definition import input_bytes
 from opcost.text import percent, scaled, table_of, wrapped
 from opcost.tuples.model_tuples import ModelTuples
 
-_MOST_BATCHES = 2**20
+_MOST_BATCHES, _MOST_TIMES = 2**20, 16
 _LIMITS = "Workspaces of kernels, the context of a device and its allocator's rounding come on top."
 
 
@@ -100,7 +102,9 @@ def memory_as_text(use: MemoryUse, top: int) -> str:
         f"activations {_shown(use.activation_peak_bytes)} at their peak{where}",
     ]
     shown, others = use.modules[:top], use.modules[top:]
-    rows = [(row["module"] or "(the model itself)", row) for row in shown]
+    kept = use.input_bytes + use.state_bytes
+    rows = [("(inputs, state)", {"weight_bytes": kept, "at_peak_bytes": 0, "peak_bytes": 0})]
+    rows += [(row["module"] or "(the model itself)", row) for row in shown]
     if others:
         summed = {
             name: sum(row[name] for row in others) for name in ("weight_bytes", "at_peak_bytes")
@@ -110,7 +114,7 @@ def memory_as_text(use: MemoryUse, top: int) -> str:
     cells = [
         {
             "memory by module": name,
-            "weights": _shown(row["weight_bytes"]),
+            "kept": _shown(row["weight_bytes"]),
             "at the peak": _shown(row["at_peak_bytes"]),
             "share": percent((row["weight_bytes"] + row["at_peak_bytes"]) / use.total_bytes, 1),
             "peak while it runs": _shown(row["peak_bytes"]),
@@ -126,8 +130,8 @@ def fit_as_text(budget_bytes: int, batch: int, use: MemoryUse) -> str:
     return "\n".join(
         wrapped(
             [
-                f"Largest batch within {gib(budget_bytes)}: {batch}, which takes "
-                f"{gib(use.total_bytes)}. {_LIMITS}"
+                f"Largest batch within {_budget(budget_bytes)}: {batch}, which takes "
+                f"{_budget(use.total_bytes)}. {_LIMITS}"
             ]
         )
     )
@@ -137,7 +141,7 @@ def largest_batch(use_of: Callable[[int], MemoryUse], budget_bytes: int) -> tupl
     """The largest batch size whose iteration fits into so many bytes, and its memory.
 
     `use_of` records the calls of a batch size. Raises OpcostError if one sample does not fit, and
-    if the memory does not grow with the batch size.
+    if a million do.
     """
     fits, found = 2, use_of(2)  # some models cannot train on one sample
     if found.total_bytes > budget_bytes:
@@ -145,26 +149,38 @@ def largest_batch(use_of: Callable[[int], MemoryUse], budget_bytes: int) -> tupl
     name, needed = found.model.model, found.total_bytes
     if needed > budget_bytes:
         raise OpcostError(
-            f"--fit {gib(budget_bytes)}: one sample of {name} needs {gib(needed)}: give more "
-            "memory, or smaller inputs"
+            f"--fit {_budget(budget_bytes)}: one sample of {name} needs {_budget(needed)}: give "
+            "more memory, or smaller inputs"
         )
-    too_many, beyond = 2 * fits, use_of(2 * fits)
-    each_bytes = (beyond.total_bytes - needed) / fits
-    while beyond.total_bytes <= budget_bytes:
-        if each_bytes <= 0 or too_many > _MOST_BATCHES:
-            raise OpcostError(f"--fit: the memory of {name} does not grow with its batch size")
-        fits, found = too_many, beyond
-        too_many = fits + 1 + int((budget_bytes - found.total_bytes) / each_bytes)
-        beyond = use_of(too_many)
-    while too_many - fits > 1:
-        share = (budget_bytes - found.total_bytes) / (beyond.total_bytes - found.total_bytes)
-        guess = min(max(fits + int(share * (too_many - fits)), fits + 1), too_many - 1)
-        tried = use_of(guess)
-        if tried.total_bytes <= budget_bytes:
-            fits, found = guess, tried
+    too_many, step = 0, fits
+    while not too_many:
+        if fits >= _MOST_BATCHES:
+            raise OpcostError(
+                f"--fit {_budget(budget_bytes)}: more than {_MOST_BATCHES:,} samples of {name} fit"
+            )
+        tried = use_of(fits + step)
+        if tried.total_bytes > budget_bytes:
+            too_many, beyond = fits + step, tried
         else:
+            each_bytes = (tried.total_bytes - found.total_bytes) / step
+            fits, found = fits + step, tried
+            left = (budget_bytes - found.total_bytes) / each_bytes if each_bytes else math.inf
+            step = int(min(left + 1, _MOST_TIMES * fits))
+    for turn in itertools.count():
+        if too_many - fits == 1:
+            return fits, found
+        share = (budget_bytes - found.total_bytes) / (beyond.total_bytes - found.total_bytes)
+        guess = fits + int((share if turn % 2 == 0 else 0.5) * (too_many - fits))
+        tried = use_of(guess := min(max(guess, fits + 1), too_many - 1))
+        if tried.total_bytes > budget_bytes:
             too_many, beyond = guess, tried
-    return fits, found
+        else:
+            fits, found = guess, tried
+    raise AssertionError("the loop returns")
+
+
+def _budget(size: int) -> str:
+    return gib(size) if size >= 2**30 else _shown(size)
 
 
 def _shown(size: int) -> str:

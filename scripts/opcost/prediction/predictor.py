@@ -49,6 +49,10 @@ LEAST_SHARED = 20
 """The least number of tuples that two devices share, for one to predict the other."""
 
 _LEAST_ROWS, _MOST_ROWS = 8, 2000
+_LEAST_OF_FORM = 3
+MOST_UNCERTAIN = 20.0
+"""Half of the widest interval of a logarithm: nothing is known."""
+
 _OCTAVES_ABOVE = 4.0
 _WIDER_BY_OCTAVE = 0.25
 """Beyond the measured sizes, deviations are larger than those of the process (tests/benchmarks)."""
@@ -109,7 +113,7 @@ class Predictor:
         [mean], [deviation] = self._surface.at([wanted])
         deviation *= 1 + _WIDER_BY_OCTAVE * beyond
         value = base * math.exp(mean)
-        reach = math.exp(self._scores[wanted.operator] * deviation)
+        reach = math.exp(min(self._scores[wanted.operator] * deviation, MOST_UNCERTAIN))
         near = covariance([wanted], self._known)[0].argsort()[::-1][:_NEAREST]
         best = min(value, base * self._best_ratio)
         cost = Estimate(value, max(value / reach, best), value * reach)
@@ -125,13 +129,14 @@ class Predictor:
         return [float(each) for each in bases * np.exp(means)]
 
     def error_of_sum(self, parts: Sequence[tuple[float, Prediction]]) -> float:
-        """Half of the 95 % interval of a sum of predictions, (calls, prediction), relative."""
+        """Half of the 95 % interval of the logarithm of a sum of (calls, prediction)."""
         weights = [calls * each.cost.value for calls, each in parts]
         deviation = np.average([each.deviation for _, each in parts], weights=weights)
         degrees = USUAL_DEGREES + len(self._scores_of_sums)
         squares = USUAL_DEGREES * self._usual_score**2
         squares += math.fsum(score**2 for score in self._scores_of_sums)
-        return student_97_5(degrees) * math.sqrt(squares / degrees) * float(deviation)
+        half = student_97_5(degrees) * math.sqrt(squares / degrees) * float(deviation)
+        return min(half, MOST_UNCERTAIN)
 
     @cached_property
     def _known(self) -> list[Features]:
@@ -244,8 +249,10 @@ class Predictor:
         if not alike:
             raise Unpredictable(f"none of the {measured} is of its operator")
         same = [known for known in alike if known.form == wanted.form]
-        known = [(*each.sizes, *each.work) for each in same] or [each.work for each in alike]
-        sizes = (*wanted.sizes, *wanted.work) if same else wanted.work
+        known = (
+            [(*each.sizes, *each.work) for each in same] if has_range else [e.work for e in alike]
+        )
+        sizes = (*wanted.sizes, *wanted.work) if has_range else wanted.work
         low, high = np.min(known, axis=0), np.max(known, axis=0)
         above, below = float(np.max(sizes - high)), float(np.max(low - sizes))
         if above > _OCTAVES_ABOVE:

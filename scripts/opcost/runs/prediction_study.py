@@ -86,6 +86,10 @@ def calibration(
     records = {each.operator_tuple.tuple_id: each for each in isolated if each is not None}
     known = [each for name, each in records.items() if own.get(name, {}).get(TIME.value)]
     new = {name: each for name, each in records.items() if name not in own and name in others}
+    if others and not new:
+        raise OpcostError(
+            f"--calibrate {target}: it has all that other targets have: nothing is left to measure"
+        )
     weights = np.array([costs[name] for name in new])
     if not weights.any() or len(known) + len(new) < LEAST_SHARED:
         raise OpcostError(
