@@ -372,10 +372,10 @@ def test_a_study_of_operators_measures_these_tuples_with_their_weights(tmp_path)
         (["--calibrate", "a100", "--max-device-time", "9"], "only for the plan of a run"),
         (["--calibrate", "a100", "--device", "cpu"], "with --calibrate, --device"),
         (["--calibrate", "a100", "--batch", "2"], "need a MODEL"),
-        (["--calibrate", "h100", "-d", "measured.parquet"], "it has all that other targets have: nothing is left"),
+        (["--calibrate", "h100", "-d", "measured.parquet"], "nothing is left to measure"),
         (["--calibrate", "a-100", "-d", "measured.parquet", "-o", "s.yaml"], "'a-100' does not"),
-        (["--calibrate", "a", "-d", "measured.parquet", "-o", "measured.parquet"], "a study is a file that ends in .yaml"),
-        (["--for-prediction", "layer.yaml", "-o", "layer.yaml"], "a study is a file that ends in .yaml"),
+        (["--calibrate", "a", "-d", "measured.parquet", "-o", "m.parquet"], "ends in .yaml"),
+        (["--for-prediction", "layer.yaml", "-o", "layer.yaml"], "also an input"),
     ],
 )
 def test_plans_that_cannot_be_are_refused(measured, arguments, said):

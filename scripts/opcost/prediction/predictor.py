@@ -249,10 +249,11 @@ class Predictor:
         if not alike:
             raise Unpredictable(f"none of the {measured} is of its operator")
         same = [known for known in alike if known.form == wanted.form]
-        known = (
-            [(*each.sizes, *each.work) for each in same] if has_range else [e.work for e in alike]
-        )
-        sizes = (*wanted.sizes, *wanted.work) if has_range else wanted.work
+        known: list[tuple[float, ...]] = [each.work for each in alike]
+        sizes: tuple[float, ...] = wanted.work
+        if len(same) >= _LEAST_OF_FORM:
+            known = [(*each.sizes, *each.work) for each in same]
+            sizes = (*wanted.sizes, *wanted.work)
         low, high = np.min(known, axis=0), np.max(known, axis=0)
         above, below = float(np.max(sizes - high)), float(np.max(low - sizes))
         if above > _OCTAVES_ABOVE:
