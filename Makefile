@@ -13,6 +13,16 @@ ifneq ($(shell test -w "$(HOME)" || echo no),)
 export XDG_CACHE_HOME ?= $(CURDIR)/.snakemake/cache
 endif
 
+# PyTorch: the pinned build; `existing`, that of PYTHON; or `cpu`, from a package index at TORCH_INDEX.
+TORCH ?= pinned
+TORCH_INDEX ?=
+ifeq ($(filter $(TORCH),pinned existing cpu),)
+$(error TORCH is "$(TORCH)"; allowed: pinned, existing, cpu)
+endif
+ifeq ($(TORCH)$(TORCH_INDEX),cpu)
+$(error TORCH=cpu needs TORCH_INDEX=URL, an index of builds of PyTorch for processors)
+endif
+
 # What `make run` and `make plan` take instead of config/config.yaml: arguments of opcost run.
 MODELS ?=
 FLAG ?=
@@ -88,12 +98,20 @@ clean: ## Delete .venv; results stay
 $(VENV)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "opcost needs Python 3.11 or later; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Use: make run PYTHON=/path/to/python3"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(if $(filter existing,$(TORCH)),--system-site-packages) $(VENV)
 	@touch $@
 
 $(VENV)/run: requirements.txt pyproject.toml $(VENV)/python
 	@echo "Installing the pinned packages into $(VENV) (some minutes, about 6 GB with CUDA)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+ifeq ($(TORCH),existing)
+	@$(BIN)/python -c 'import torch, torchvision' || \
+	  { echo "$(PYTHON) has no torch and torchvision: name another, make run TORCH=existing PYTHON=/path/to/python3"; exit 1; }
+endif
+ifeq ($(TORCH),cpu)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --index-url $(TORCH_INDEX) $$(grep '^torch' requirements.txt)
+endif
+	@grep $(if $(filter pinned,$(TORCH)),'',-v '^torch') requirements.txt > $(VENV)/requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(VENV)/requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 

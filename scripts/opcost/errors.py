@@ -98,10 +98,24 @@ def reported(log: str | None = None) -> Iterator[None]:
         sys.exit(1)
 
 
+def install_extra(extra: str) -> str:
+    """The command that installs an extra of opcost."""
+    return f"python -m pip install 'opcost[{extra}]'"
+
+
+_EXTRAS = {
+    **dict.fromkeys(("torch", "torchvision", "snakemake"), "measure"),
+    **dict.fromkeys(("altair", "jinja2", "vl_convert", "itables"), "report"),
+}
+"""Packages that only some commands need -> the extra that installs them."""
+
+
 def _foreseen(error: Exception) -> str | None:
     """The message for an exception that is not a bug of opcost, or None."""
     if isinstance(error, OpcostError):
         return str(error)
+    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
+        return f"this needs {error.name}: {install_extra(_EXTRAS[error.name])}"
     if isinstance(error, MemoryError) or "failed to map segment" in str(error):
         return f"there is not enough memory: {MORE_MEMORY}"
     if isinstance(error, UnicodeError):

@@ -8,9 +8,10 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
-from opcost.errors import OpcostError
+from opcost.errors import OpcostError, install_extra
 from opcost.memory import free_bytes
 from opcost.models.definition import ModelDefinition
 from opcost.models.user_code import reason
@@ -36,6 +37,12 @@ def extract_contained(
     memory, ends or kills its process, or leaves other processes running. Fork before torch has run
     anything.
     """
+    if find_spec("torch") is None:
+        raise OpcostError(
+            f"to find the operators of {definition.name}, opcost needs PyTorch: "
+            f"{install_extra('measure')}. Without it, it knows those of torchvision's models for "
+            "classification, on their official inputs"
+        )
     if settings.memory_gib is None:
         memory_bytes = _SHARE_OF_FREE_MEMORY * free_bytes()
     else:
