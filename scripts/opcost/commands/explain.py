@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
+from opcost.arrow import skip_pandas_import
 from opcost.commands import INCOMPLETE
 from opcost.commands.parameters import (
     ARGUMENT,
@@ -169,6 +170,7 @@ def command(
     opcost explain resnet50 --batch 32 --per "1000 images" --price "0.30 EUR/kWh" --pue 1.2
     opcost explain my_package.nets:tagger --input "1x128:int64<30522" --argument width=64
     """
+    skip_pandas_import()
     paths = databases or default_databases()
     if parquet is not None:
         code = Path(model.rpartition(":")[0])

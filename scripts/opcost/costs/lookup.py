@@ -1,7 +1,9 @@
 """The arguments of `opcost.explain`: models, inputs and databases in Python."""
 
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ from opcost.costs.model_argument import find_model, parse_input
 from opcost.costs.model_cost import ModelCost
 from opcost.databases.database import default_databases
 from opcost.devices.kinds import KINDS
-from opcost.errors import OpcostError
+from opcost.errors import OpcostError, install_extra
 from opcost.models.variants import Options
 from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.shipped_calls import shipped_calls
 
 
 def look_up(
@@ -84,13 +87,17 @@ def _of_name(
     batch_size: int | None,
     dtype: str | None,
 ) -> ModelTuples:
-    """Extracted in this process, which has loaded torch and must not fork."""
-    from opcost.tuples.extraction import extract_model_tuples
-
+    """Shipped, or extracted in this process, which has loaded torch and must not fork."""
     refuse_autocast(name)
     batches = () if batch_size is None else (batch_size,)
     options = Options(batches, tuple(map(parse_input, sizes)), (dtype,), arguments=kwargs)
     definition, search_path = find_model(name, options)
+    if (shipped := shipped_calls(definition)) is not None:
+        return shipped
+    if find_spec("torch") is None:
+        raise OpcostError(f"{name} needs PyTorch: {install_extra('measure')}")
+    from opcost.tuples.extraction import extract_model_tuples  # a second
+
     tuples = extract_model_tuples(definition, search_path)
     if tuples.refusal is not None:
         raise OpcostError(f"{name}: {tuples.refusal}")
@@ -101,8 +108,8 @@ def refuse_autocast(name: str) -> None:
     """Raise OpcostError inside torch.autocast for a model given by name: its config states its
     precision, and the context would change its calls, but not its label.
     """
-    import torch
-
+    if (torch := sys.modules.get("torch")) is None:
+        return  # nothing is active
     for device in KINDS:
         if torch.is_autocast_enabled(device):
             raise OpcostError(

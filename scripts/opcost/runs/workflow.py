@@ -16,7 +16,7 @@ import psutil
 
 import opcost
 from opcost.configuration import on_command_line
-from opcost.errors import OpcostError
+from opcost.errors import OpcostError, install_extra
 from opcost.results_folder import all_measurements, target_folders
 from opcost.runs.display import Display
 from opcost.terminal import show
@@ -48,7 +48,7 @@ def run_workflow(
     everything) that `prints` to standard output or not. `verbose` shows all output of Snakemake.
     """
     if importlib.util.find_spec("snakemake") is None:
-        raise OpcostError("measuring needs Snakemake: pip install snakemake")
+        raise OpcostError(f"measuring needs Snakemake: {install_extra('measure')}")
     if not os.access(Path.cwd(), os.W_OK):
         raise OpcostError(f"{Path.cwd()} cannot be written to: run in a folder that can")
     values = {key: on_command_line(value) for key, value in settings.items()}
