@@ -113,6 +113,4 @@ def test_half_of_an_interval_alone_is_limited():
 def test_what_is_too_noisy_comes_with_what_to_do():
     text = with_meaning_of_noise("cnn  too noisy to say")
     assert "It narrows with runs on a quiet machine" in text
-        "cnn  too noisy to say"
-    )
     assert with_meaning_of_noise("cnn  1.00 ms ± 2.0%") == "cnn  1.00 ms ± 2.0%"
