@@ -98,14 +98,16 @@ clean: ## Delete .venv; results stay
 $(VENV)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "opcost needs Python 3.11 or later; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Use: make run PYTHON=/path/to/python3"; exit 1; }
-	$(PYTHON) -m venv $(if $(filter existing,$(TORCH)),--system-site-packages) $(VENV)
+	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
 $(VENV)/run: requirements.txt pyproject.toml $(VENV)/python
 	@echo "Installing the pinned packages into $(VENV) (some minutes, about 6 GB with CUDA)"
 ifeq ($(TORCH),existing)
-	@$(BIN)/python -c 'import torch, torchvision' || \
-	  { echo "$(PYTHON) has no torch and torchvision: name another, make run TORCH=existing PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -c 'import os, torch, torchvision; print(os.path.dirname(os.path.dirname(torch.__file__)))' \
+	  > $(VENV)/existing.pth || \
+	  { echo "$(PYTHON) has no torch and torchvision. Name another: make run TORCH=existing PYTHON=/path/to/python3"; exit 1; }
+	@cp $(VENV)/existing.pth "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 endif
 ifeq ($(TORCH),cpu)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --index-url $(TORCH_INDEX) $$(grep '^torch' requirements.txt)
