@@ -143,8 +143,18 @@ def test_a_call_longer_than_the_budget_counts_once_without_an_interval():
     assert found.time.value >= 0.05
     assert (found.time.low, found.calls, len(found.runs_s)) == (None, 1, 1)
     assert any(note.startswith("interval unknown: longer than max_time_s") for note in found.notes)
-    pair = opcost.compare(time.sleep, time.sleep, 0.05, max_time_s=0.02)
-    assert pair.verdict == "not distinguishable"
+    assert opcost.compare(time.sleep, time.sleep, 0.05, max_time_s=0.02).verdict == "unknown"
+
+
+@pytest.mark.parametrize("device", ["xyz", "CPU", "mps", ""])
+def test_a_device_that_there_cannot_be_is_refused(device):
+    with pytest.raises(OpcostError, match="allowed: cpu, cuda or cuda:N"):
+        opcost.time(time.sleep, 0.01, device=device)
+
+
+def test_a_grid_whose_names_are_columns_of_the_table_is_refused():
+    with pytest.raises(OpcostError, match="the table has columns notes: name the grid otherwise"):
+        opcost.time_over({"notes": [1]}, lambda notes: (time.sleep, notes))
 
 
 def test_few_calls_have_a_wide_interval():

@@ -80,6 +80,14 @@ def test_what_needs_pytorch_says_how_to_install_it(arguments, said, tmp_path):
     assert "python -m pip install 'opcost[measure]'" in ran.stderr
 
 
+@pytest.mark.parametrize("call", ["opcost.time(len, 'x')", "opcost.run('resnet18')"])
+def test_functions_that_need_pytorch_say_how_to_install_it(call):
+    code = WITHOUT.format(packages=set(HEAVY)).partition("sys.argv")[0]
+    code += f"import opcost\ntry: {call}\nexcept opcost.errors.OpcostError as error: print(error)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.stdout == "this needs torch: python -m pip install 'opcost[measure]'\n", ran.stderr
+
+
 @pytest.mark.parametrize("name", ["alexnet", "mobilenet_v2", "vit_b_32"])
 @pytest.mark.parametrize("batch", [1, 2, 7, 32])
 def test_shipped_calls_are_those_of_the_model(name, batch):

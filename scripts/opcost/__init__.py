@@ -15,6 +15,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from opcost.errors import need
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -114,6 +116,7 @@ def run(
 
         cost = opcost.run("resnet18", "8x3x224x224", max_device_time="5min")
     """
+    need("torch")
     from opcost.runs.from_python import run_from_python
 
     options = {"device": device, "threads": threads, "max_device_time": max_device_time}
@@ -156,6 +159,7 @@ def time(
     >>> found = opcost.time(torch.mm, a, b)
     >>> found.time, found.energy or found.energy_reason, found.notes
     """
+    need("torch")
     from opcost.measuring.function_timing import Options, measure
 
     [found], _ = measure([function], args, Options(cache, max_time_s, precision, device, energy))
@@ -173,6 +177,7 @@ def compare(
 
     >>> opcost.compare(torch.relu, lambda x: x.clamp(min=0), torch.randn(1000)).verdict
     """
+    need("torch")
     from opcost.measuring import function_timing as timing
 
     return timing.compare(first, second, args, timing.Options(**options))
@@ -188,6 +193,7 @@ def time_over(
 
     >>> opcost.time_over({"n": [64, 128]}, lambda n: (torch.mm, torch.ones(n, n), torch.ones(n, n)))
     """
+    need("torch")
     from opcost.measuring import function_timing as timing
 
     return timing.time_over(grid, make, timing.Options(**options))

@@ -8,6 +8,7 @@ import resource
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from opcost.terminal import drop_output, printable_lines, show, show_any_text
@@ -101,6 +102,12 @@ def reported(log: str | None = None) -> Iterator[None]:
 def install_extra(extra: str) -> str:
     """The command that installs an extra of opcost."""
     return f"python -m pip install 'opcost[{extra}]'"
+
+
+def need(package: str) -> None:
+    """Raise OpcostError, with the command that installs it, without a package of an extra."""
+    if find_spec(package) is None:
+        raise OpcostError(f"this needs {package}: {install_extra(_EXTRAS[package])}")
 
 
 _EXTRAS = {

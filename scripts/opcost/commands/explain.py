@@ -24,8 +24,7 @@ from opcost.costs.explanation import Explanation, explain
 from opcost.costs.explanation_text import as_text
 from opcost.costs.memory_use import (
     MemoryUse,
-    fit_as_text,
-    largest_batch,
+    fit,
     memory_as_text,
     memory_use,
 )
@@ -223,7 +222,7 @@ def command(
             [one] = steps.models.values()
             return memory_use(tuples_of(one, path, settings))
 
-        fitting = largest_batch(use_of, fit_bytes)
+        fitting = fit(use_of, fit_bytes)
     work = [each.work(amount) for each in found] if amount else []
     rows = [row for each in found for row in each.tuples()] if parquet or as_csv else []
     if parquet is not None:
@@ -240,7 +239,7 @@ def command(
         document = {"model": name, **what, "targets": targets_found}
         document |= {"memory": [each.to_document() for each in uses]} if uses else {}
         if fit_bytes is not None:
-            document["fit"] = {"bytes": fit_bytes, "batch_size": fitting[0]}
+            document["fit"] = {"bytes": fit_bytes, "batch_size": fitting[0], "text": fitting[1]}
         show(json.dumps(document, indent=2, default=dict))
     else:
         if work:
@@ -251,7 +250,7 @@ def command(
         for use in uses:
             show(f"\n{memory_as_text(use, top)}")
         if fit_bytes is not None:
-            show(f"\n{fit_as_text(fit_bytes, *fitting)}")
+            show(f"\n{fitting[1]}")
     complete = [each.is_complete and not each.is_predicted for each in found]
     if budget_bytes is not None:
         complete = [a and b.is_complete for a, b in zip(complete, answers, strict=True)]

@@ -73,7 +73,7 @@ def breakdown(compared: Row, operators: Iterable[Row], quantity: Quantity = TIME
         Part(
             *(name, amount, amount / total, calls.get(name)),
             complete=name not in partial,
-            predicted=name in predicted,
+            predicted=name in predicted or (name in BEYOND and bool(predicted)),
         )
         for name, amount in largest
     ]

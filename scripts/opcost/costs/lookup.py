@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from opcost.costs.model_argument import find_model, parse_input
 from opcost.costs.model_cost import ModelCost
 from opcost.databases.database import default_databases
 from opcost.devices.kinds import KINDS
-from opcost.errors import OpcostError, install_extra
+from opcost.errors import OpcostError, need
 from opcost.models.variants import Options
 from opcost.tuples.model_tuples import ModelTuples
 from opcost.tuples.shipped_calls import shipped_calls
@@ -63,6 +62,7 @@ def _tuples(
         return model
     if isinstance(model, str | os.PathLike):
         return _of_name(os.fspath(model), sizes_of(inputs), kwargs, batch_size, dtype)
+    need("torch")
     from torch import Tensor, nn  # a second; not needed for a name
 
     if not isinstance(model, nn.Module):
@@ -94,8 +94,7 @@ def _of_name(
     definition, search_path = find_model(name, options)
     if (shipped := shipped_calls(definition)) is not None:
         return shipped
-    if find_spec("torch") is None:
-        raise OpcostError(f"{name} needs PyTorch: {install_extra('measure')}")
+    need("torch")
     from opcost.tuples.extraction import extract_model_tuples  # a second
 
     tuples = extract_model_tuples(definition, search_path)

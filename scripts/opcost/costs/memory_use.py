@@ -125,8 +125,16 @@ def memory_as_text(use: MemoryUse, top: int) -> str:
     return "\n".join([*wrapped([total]), "", *table_of(cells)])
 
 
-def fit_as_text(budget_bytes: int, batch: int, use: MemoryUse) -> str:
-    """The answer to `--fit`."""
+def fit(use_of: Callable[[int], MemoryUse], budget_bytes: int) -> tuple[int | None, str]:
+    """The largest batch size as in `largest_batch`, or None; and the answer to `--fit` as text."""
+    try:
+        batch, use = largest_batch(use_of, budget_bytes)
+    except OpcostError as error:
+        return None, "\n".join(wrapped([f"No largest batch: {error}"]))
+    return batch, _fit_as_text(budget_bytes, batch, use)
+
+
+def _fit_as_text(budget_bytes: int, batch: int, use: MemoryUse) -> str:
     return "\n".join(
         wrapped(
             [

@@ -109,6 +109,10 @@ class WorkCost:
         return parts
 
 
+_MULTIPLES = ("dozen", "hundred", "thousand", "million", "billion", "k", "m")
+_DURATIONS = ("second", "minute", "hour", "day", "month", "year")
+
+
 def parse_factors(work: str, word: str, price: str | None, **others: float | None) -> Factors:
     """The factors of a text such as `1000 images`, or a number of `word`, and one such as
     `0.30 EUR/kWh`, with `others`. Raises OpcostError.
@@ -118,6 +122,9 @@ def parse_factors(work: str, word: str, price: str | None, **others: float | Non
     if price is not None and (match is None or not float(match[2])):
         raise OpcostError(f"{price!r} is not a price: write 0.30/kWh or '0.30 EUR/kWh'")
     per_kwh, currency = (float(match[2]), f"{match[1]}{match[3]}".strip()) if match else (None, "")
+    first = what.strip().partition(" ")[0].lower()
+    if first in _MULTIPLES or first.startswith(_DURATIONS):
+        raise OpcostError(f"{work!r} does not count things: write a number, such as '1000 images'")
     try:
         return Factors(float(number), what.strip() or word, per_kwh, currency, **others)
     except ValueError:

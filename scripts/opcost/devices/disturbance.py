@@ -8,6 +8,7 @@ by the block's own time, which would bias the result.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 # Bound here: a model may replace those in `time`.
@@ -125,6 +126,17 @@ def elapsed_and_waited_s() -> tuple[float, float]:
     except OSError:
         return perf_counter(), 0.0
     return perf_counter(), int(counts[1]) * 1e-9
+
+
+def elapsed_and_waited_by_all_s() -> tuple[float, float]:
+    """The same, for which threads of this process were: where several share the work, all of them
+    wait for the one that does not run.
+    """
+    waited_ns = 0
+    for path in Path("/proc/self/task").glob("*/schedstat"):
+        with suppress(OSError):  # of a thread that has ended, or not reported
+            waited_ns += int(path.read_text(encoding="ascii").split()[1])
+    return perf_counter(), waited_ns * 1e-9
 
 
 def elapsed_and_missed_s() -> tuple[float, float]:

@@ -8,6 +8,7 @@ are too alike.
 """
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -17,7 +18,7 @@ import torch
 
 from opcost import noise, statistics
 from opcost.devices.device import Device, find_device
-from opcost.devices.disturbance import ThreadWatch
+from opcost.devices.disturbance import ThreadWatch, elapsed_and_waited_by_all_s
 from opcost.energy.load import SYSTEM_CLOCK
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import every_meter, open_meter, unseen
@@ -36,6 +37,7 @@ from opcost.values import BOOLEAN, STRING, check_values, number, one_of, optiona
 if TYPE_CHECKING:
     import pandas as pd
 
+_DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 _RUNS, _LEAST_RUNS = 12, 6
 _WARM_UP_SHARE, _LEAD_IN_SHARE = 0.1, 0.3
 _RULES = {
@@ -59,6 +61,8 @@ class Options:
 
     def __post_init__(self) -> None:
         check_values(vars(self), _RULES, "the options of opcost.time", "change it")
+        if self.device is not None and not _DEVICE.fullmatch(self.device):
+            raise OpcostError(f"device is {self.device!r}; allowed: cpu, cuda or cuda:N")
 
 
 @dataclass(frozen=True)
@@ -99,9 +103,11 @@ class FunctionComparison:
 
     @property
     def verdict(self) -> str:
-        """Whether the first is "faster" or "slower", or "not distinguishable" if the interval of
-        the ratio contains 1 or is unknown.
+        """Whether the first is "faster" or "slower", "not distinguishable" if the interval of the
+        ratio contains 1, or "unknown" if it has none.
         """
+        if self.ratio.low is None:
+            return "unknown"
         if statistics.overlap(self.ratio, Estimate(1.0, 1.0, 1.0)):
             return "not distinguishable"
         return "faster" if self.ratio.value < 1 else "slower"
@@ -131,6 +137,8 @@ def time_over(
 
     if not isinstance(grid, Mapping):
         raise OpcostError(f"the grid is {shown(grid)}: give lists by name: {{'n': [64, 128]}}")
+    if taken := {*TIME.names, *ENERGY.names, "notes"}.intersection(grid):
+        raise OpcostError(f"the table has columns {', '.join(taken)}: name the grid otherwise")
     rows = []
     for values in itertools.product(*grid.values()):
         at = dict(zip(grid, values, strict=True))
@@ -206,7 +214,10 @@ def _runs(timed: Sequence[Function], device: Device, options: Options) -> tuple[
     for each in timed:
         warm_up(each, device, each.iterations, _WARM_UP_SHARE * options.max_time_s / len(timed))
         each.calls = 0
-    watch = ThreadWatch() if device.kind.host_sets_pace else device.watch(None)
+    watch = device.watch(None)
+    if device.kind.host_sets_pace:
+        one = torch.get_num_threads() == 1
+        watch = ThreadWatch(None if one else elapsed_and_waited_by_all_s)
     start_s, known = SYSTEM_CLOCK.now_s(), False
     runs: list[_Run] = []
     undisturbed: list[_Run] = []
