@@ -138,19 +138,20 @@ def time(
     `max_time_s` warm up. Then calls are timed for at most `max_time_s` seconds, until half of the
     95 % interval is within `precision` of the time. `functools.partial` holds keyword arguments.
 
-    The device is that of the tensors among the arguments, else of the results; `device`, such as
-    cuda:1, chooses. On a processor, time is that of the clock, with Python's call. On a GPU, it is
-    that between two events, without launching (`host_time`), unless the function waits.
+    The device is the one that the tensors among the arguments are on, or else the results;
+    `device`, such as cuda:1, chooses another. On a processor, time is wall-clock time and includes
+    Python's call. On a GPU, it is the time between two events, without launching (`host_time`),
+    unless the function waits for the device.
 
     In state "cold" of the `cache`, each call gets another copy of `args`, so that they come from
     memory. What else the function uses, such as weights, stays, as with `cache="warm"`, where each
     call gets `args` themselves.
 
-    `energy` is that of the whole device, other programs included, in a further `max_time_s` of
-    calls, where there is a sensor (NVIDIA, AMD, RAPL), which a process of its own reads.
+    `energy` is what the whole device draws, other programs included, during a further `max_time_s`
+    of calls, if it has a sensor (NVIDIA, AMD, RAPL); a separate process reads it.
 
-    The interval contains what varied during the measurement, and how far processes usually vary, as
-    those of operators do: 2 % on a processor. `compare` functions to learn which is faster.
+    The interval covers variation during the measurement, and the usual variation between processes
+    (2 %). To learn which of two functions is faster, `compare` them.
 
     Raises opcost.errors.OpcostError for what cannot be called, with the function's own error, and
     if tensors are on several devices or, in a process that uses a GPU, on none.

@@ -216,13 +216,7 @@ def command(
         text = partial(request_as_text, generation, requested, model)
     uses = [memory_use(each) for each in extracted] if memory else []
     if fit_bytes is not None:
-
-        def use_of(batch: int) -> MemoryUse:
-            steps, path = find_steps(model, replace(options, batches=(batch,)))
-            [one] = steps.models.values()
-            return memory_use(tuples_of(one, path, settings))
-
-        fitting = fit(use_of, fit_bytes)
+        fitting = fit(partial(_memory_of_batch, model, options, settings), fit_bytes)
     work = [each.work(amount) for each in found] if amount else []
     rows = [row for each in found for row in each.tuples()] if parquet or as_csv else []
     if parquet is not None:
@@ -258,6 +252,15 @@ def command(
         complete = [a and b.energy is not None for a, b in zip(complete, work, strict=True)]
     if not any(complete):
         raise SystemExit(INCOMPLETE)
+
+
+def _memory_of_batch(
+    model: str, options: Options, settings: ExtractionSettings, batch: int
+) -> MemoryUse:
+    """The memory of a model at another batch size."""
+    steps, path = find_steps(model, replace(options, batches=(batch,)))
+    [definition] = steps.models.values()
+    return memory_use(tuples_of(definition, path, settings))
 
 
 def options_of(

@@ -128,10 +128,10 @@ def no_data(found: Sequence[Any]) -> list[str]:
     if elsewhere := dict.fromkeys(name for each in without for name in each.elsewhere):
         options = " ".join(f"--target {name}" for name in elsewhere)
         lines.append(f"Measured under other conditions, which this shows: {options}")
-    for each in without if len(found) == 1 else ():
-        for term in [term for term in each.missing if term.refusal][:1]:
-            what = f"{term.record.operator_tuple.name}: {term.refusal}"
-            lines += wrapped([f"Not predicted on {each.target}: {what}"])
+    refused = [term for each in without for term in each.missing if term.refusal]
+    if refused and len(found) == 1:
+        name, target = refused[0].record.operator_tuple.name, found[0].target
+        lines += wrapped([f"Not predicted on {target}: {name}: {refused[0].refusal}"])
     return ["\n".join(lines)] if without else []
 
 

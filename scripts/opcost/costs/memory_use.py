@@ -135,14 +135,8 @@ def fit(use_of: Callable[[int], MemoryUse], budget_bytes: int) -> tuple[int | No
 
 
 def _fit_as_text(budget_bytes: int, batch: int, use: MemoryUse) -> str:
-    return "\n".join(
-        wrapped(
-            [
-                f"Largest batch within {_budget(budget_bytes)}: {batch}, which takes "
-                f"{_budget(use.total_bytes)}. {_LIMITS}"
-            ]
-        )
-    )
+    taken = f"{batch}, which takes {_budget(use.total_bytes)}"
+    return "\n".join(wrapped([f"Largest batch within {_budget(budget_bytes)}: {taken}. {_LIMITS}"]))
 
 
 def largest_batch(use_of: Callable[[int], MemoryUse], budget_bytes: int) -> tuple[int, MemoryUse]:
@@ -174,17 +168,16 @@ def largest_batch(use_of: Callable[[int], MemoryUse], budget_bytes: int) -> tupl
             fits, found = fits + step, tried
             left = (budget_bytes - found.total_bytes) / each_bytes if each_bytes else math.inf
             step = int(min(left + 1, _MOST_TIMES * fits))
-    for turn in itertools.count():
-        if too_many - fits == 1:
-            return fits, found
+    halves = itertools.cycle([False, True])  # every other guess, where memory is not linear
+    while too_many - fits > 1:
         share = (budget_bytes - found.total_bytes) / (beyond.total_bytes - found.total_bytes)
-        guess = fits + int((share if turn % 2 == 0 else 0.5) * (too_many - fits))
+        guess = fits + int((0.5 if next(halves) else share) * (too_many - fits))
         tried = use_of(guess := min(max(guess, fits + 1), too_many - 1))
         if tried.total_bytes > budget_bytes:
             too_many, beyond = guess, tried
         else:
             fits, found = guess, tried
-    raise AssertionError("the loop returns")
+    return fits, found
 
 
 def _budget(size: int) -> str:
