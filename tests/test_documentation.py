@@ -36,7 +36,7 @@ def finished_study(finished, tmp_path_factory):
     for day in ("monday", "tuesday"):
         (study.root / day).mkdir()
         shutil.copy(database, study.root / day)
-    merge([database, study.root / "other.parquet"], study.root / "merged.parquet")
+    merge([database, study.root / "other.parquet"], study.root / "merged")
     return study.root
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -79,7 +80,6 @@ def test_sqlite_can_be_asked_in_sql(path, tmp_path, ending):
 
 
 def test_duckdb_has_lists_and_maps_as_they_are(path, tmp_path):
-    duckdb = pytest.importorskip("duckdb")
     export(path, tmp_path / "out.duckdb")
     with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as connection:
         rows = connection.sql("FROM operators ORDER BY tuple_id").to_arrow_table().to_pylist()
@@ -97,13 +97,6 @@ def test_a_merged_database_keeps_what_merging_added(path, tmp_path):
     [(sources,), _] = connection.execute("SELECT sources FROM operators").fetchall()
     assert len(json.loads(sources)) == 1
     connection.close()
-
-
-def test_without_duckdb_the_error_says_what_to_install(path, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(OpcostError, match="pip install duckdb"):
-        export(path, tmp_path / "out.duckdb")
-    assert [each.name for each in tmp_path.iterdir()] == ["database.parquet"]
 
 
 @pytest.mark.parametrize("ending", FORMATS)
@@ -130,8 +123,6 @@ def full_disk():
 
 @pytest.mark.parametrize("ending", FORMATS)
 def test_a_disk_that_is_full_is_said_to_be_and_nothing_is_left(path, tmp_path, ending, full_disk):
-    if ending == ".duckdb":
-        pytest.importorskip("duckdb")
     output = tmp_path / "folder" / f"out{ending}"
     answer = CliRunner().invoke(main, ["export", str(path), str(output)])
     assert answer.exit_code == 1

@@ -149,13 +149,13 @@ def test_what_a_newer_row_supersedes_need_not_agree(merged):
 def test_a_database_that_is_replaced_while_it_is_read_is_refused(tmp_path, monkeypatch):
     path = database(tmp_path / "a.parquet", {}, OTHER)
     other = database(tmp_path / "other.parquet", OTHER)
-    write = records.write_batches
+    stream = records.stream
 
-    def replace_and_write(*arguments):
+    def replace_and_stream(*arguments, **remedy):
         other.replace(path)
-        write(*arguments)
+        return stream(*arguments, **remedy)
 
-    monkeypatch.setattr(records, "write_batches", replace_and_write)
+    monkeypatch.setattr(records, "stream", replace_and_stream)
     with pytest.raises(OpcostError, match="replaced while it was read"):
         merge([path], tmp_path / "merged.parquet")
     assert not (tmp_path / "merged.parquet").exists()

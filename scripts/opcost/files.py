@@ -6,6 +6,7 @@ import glob
 import json
 import math
 import os
+import shutil
 import signal
 import stat
 import threading
@@ -54,6 +55,27 @@ def _replacing(path: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):  # libraries may write further files of this name
             for left in path.parent.glob(f"{glob.escape(temporary.name)}*"):
                 left.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield a new folder beside `path`, which replaces `path` when the block succeeds."""
+    path = path.resolve()
+    temporary, former = (
+        path.with_name(f".{path.name}.{os.getpid()}.{end}") for end in ("tmp", "old")
+    )
+    with _unwinding():
+        try:
+            temporary.mkdir(parents=True)
+            yield temporary
+            if path.exists():
+                path.rename(former)
+            temporary.rename(path)
+        finally:
+            if former.exists() and not path.exists():
+                former.rename(path)
+            for left in (temporary, former):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ _COMMANDS = {
     "power-limit": "Show or set the power limit of a GPU.",
     "explain": "Estimate what a model costs on each target of a database.",
     "query": "Select rows of databases by operator, shape, dtype, target and more.",
+    "sql": "Answer a SELECT of SQL from databases.",
     "diff": "Test what changed between two databases.",
     "export": "Write a database as CSV or SQL, or a model's time for speedscope or Perfetto.",
     "merge": "Merge databases of several machines or days.",

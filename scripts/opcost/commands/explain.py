@@ -20,7 +20,7 @@ from opcost.commands.parameters import (
     Model,
     Number,
 )
-from opcost.costs.explanation import Explanation, explain
+from opcost.costs.explanation import MOST_PREDICTED, Explanation, explain
 from opcost.costs.explanation_text import as_text
 from opcost.costs.memory_use import (
     MemoryUse,
@@ -239,6 +239,8 @@ def command(
         if work:
             show("\n".join([*work_lines(work), ""]))
         show(text(top=top, depth=depth))
+        if predict and not targets and len(found) > MOST_PREDICTED:
+            show(f"Nothing is predicted for {len(found)} targets: name some with --target")
         if budget_bytes is not None:
             show(f"\n{offload_as_text(offloaded, answers, top)}")
         for use in uses:

@@ -47,8 +47,7 @@ def command(
 
     With .csv, .sqlite, .db (SQLite) or .duckdb, SOURCE is a database. Table "operators" has the
     rows, table "column_descriptions" the meanings of the columns. CSV and SQLite have no lists: raw
-    values and flags are JSON text. DuckDB is not installed with opcost: python -m pip install
-    duckdb.
+    values and flags are JSON text.
 
     \b
     opcost export results/database.parquet operators.csv

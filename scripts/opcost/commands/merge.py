@@ -11,7 +11,11 @@ from opcost.terminal import show
 @click.command()
 @click.argument("databases", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path), required=True, help="The database to write."
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="A file, if it ends in .parquet, or a folder, to which later merges can add.",
 )
 def command(databases: tuple[Path, ...], output: Path) -> None:
     """Merge DATABASES of several machines or days into one.
@@ -19,6 +23,7 @@ def command(databases: tuple[Path, ...], output: Path) -> None:
     Rows are selected, never averaged; rows of different conditions stay separate.
 
     \b
-    opcost merge lab_a/database.parquet lab_b/database.parquet --output merged.parquet
+    opcost merge lab_a/database.parquet lab_b/database.parquet --output merged
+    opcost merge merged lab_c/database.parquet --output merged
     """
     show(str(merge(databases, output)))

@@ -124,7 +124,7 @@ def command(
     opcost query -d h100 --sort energy --limit 10
     opcost query --operator conv2d --shape '1x64x*x*' --unflagged
     opcost query --operator '*norm*' --columns description,time,flops --csv > norms.csv
-    opcost query merged.parquet --target h200 --text 'stride=[2,2]' --sort energy --json
+    opcost query merged --target h200 --text 'stride=[2,2]' --sort energy --json
     """
     paths = (*databases, *named) or (*default_databases()[: 1 if DATABASE.is_file() else None],)
     for path in databases:

@@ -1,8 +1,9 @@
 """The estimated cost of a model on each target of a database."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, lru_cache
+from heapq import nlargest
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from opcost.costs.headline import RUNS
 from opcost.costs.shares import operator_shares
 from opcost.costs.terms import Row, Term, terms_of
 from opcost.costs.units import Factors, WorkCost, work_cost
+from opcost.databases.collection import is_collection
 from opcost.databases.database import read_database, rows_of
 from opcost.databases.model_ratios import read_ratios
+from opcost.devices.kinds import Kind
 from opcost.errors import OpcostError, closest
 from opcost.models.definition import ModelDefinition
 from opcost.prediction.predictor import COLUMNS as PREDICTED_FROM
@@ -50,7 +53,13 @@ END_TO_END_COLUMNS = tuple(
 )
 """The columns of end-to-end rows that an estimate reads."""
 
-_OF_OPERATORS = (*OPERATOR_COLUMNS, "conditions_id", "measured_at")
+OF_OPERATORS = (*OPERATOR_COLUMNS, "conditions_id", "measured_at")
+"""The columns of operators that an estimate reads."""
+
+MOST_PREDICTED = 10
+"""Of more targets, none is predicted unless it is named: each takes seconds."""
+
+_MOST_OTHERS = 4
 _OF_MISSING = ("tuple_id", "description", "calls", "status", "error")
 
 
@@ -247,7 +256,8 @@ def explain(
     predict: bool = False,
 ) -> list[Explanation]:
     """The cost of a model on every target of the databases, or on the `targets` of these names or
-    conditions_ids; with what is missing predicted from other tuples, if wanted and possible.
+    conditions_ids; with what is missing predicted from other tuples, if wanted and possible, and
+    if `targets` are named or there are at most MOST_PREDICTED.
 
     Operators of different targets or conditions are never added up. Raises OpcostError for a file
     that is not a database or holds no row, and for a target that none of them has.
@@ -255,20 +265,14 @@ def explain(
     check_extracted(model)
     found = []
     known: set[str | None] = set()
-    columns = [*_OF_OPERATORS, *(PREDICTED_FROM if predict else ())]
-    tables = {path: read_database(path, columns) for path in databases}
-    measured = cache(partial(_measured, tables))
-    for path, table in tables.items():
-        if not len(table):
-            raise OpcostError(f"{path} holds no measurement: name another database, or measure")
-        groups = _groups(table)
+    tables = _Tables(databases, [*OF_OPERATORS, *(PREDICTED_FROM if predict else ())])
+    for path, groups in tables.groups.items():
         known |= {name for group in groups for name in group}
         for target, conditions_id in _chosen(groups, targets):
+            table = tables.table(path, conditions_id)
             results = None if conditions_id else _results_of(path)
             named = _as_in_study(model, target, results) if results else model
             explained = _explanation(named, path, table, target, conditions_id)
-            if predict:
-                explained = _completed(explained, measured)
             if not explained.has_data:
                 explained = replace(explained, elsewhere=_elsewhere(model, table, target))
             found.append(explained)
@@ -276,13 +280,15 @@ def explain(
         raise OpcostError(
             f"no database has a target {target!r}. {closest(target, filter(None, known))}"
         )
+    if predict and (targets or len(found) <= MOST_PREDICTED):
+        return [_completed(each, tables) for each in found]
     return found
 
 
 def explain_in_study(model: ModelTuples, target: str) -> Explanation:
     """The cost of a model of the study on one of its targets, measured there or not."""
     check_extracted(model)
-    return _explanation(model, DATABASE, read_database(DATABASE, _OF_OPERATORS), target, None)
+    return _explanation(model, DATABASE, read_database(DATABASE, OF_OPERATORS), target, None)
 
 
 def _explanation(
@@ -306,25 +312,71 @@ _Place = tuple[Path, str, str | None]
 """A database, and a target in it with its conditions_id."""
 
 
-def _measured(tables: Mapping[Path, pa.Table]) -> dict[_Place, list[Row]]:
-    """The rows with a result of each target."""
-    return {
-        (path, *group): _of_group(table, *group).to_pylist()
-        for path, whole in tables.items()
-        for table in [whole.filter(pc.equal(whole["status"], "ok"))]
-        for group in _groups(table)
-    }
+class _Tables:
+    """The rows of databases: of files all at once, of merged folders by conditions_id."""
+
+    def __init__(self, databases: Sequence[Path], columns: Sequence[str]) -> None:
+        self._columns = columns
+        self._whole: dict[Path, pa.Table] = {}
+        self.groups: dict[Path, list[tuple[str, str | None]]] = {}
+        for path in databases:
+            is_folder = is_collection(path)
+            table = read_database(path, ["target", "conditions_id"] if is_folder else columns)
+            if not len(table):
+                raise OpcostError(f"{path} holds no measurement: name another database, or measure")
+            self.groups[path] = _groups(table)
+            if not is_folder:
+                self._whole[path] = table
+        self._rows = lru_cache(_MOST_OTHERS + 1)(self._measured)
+
+    def table(self, path: Path, conditions_id: str | None) -> pa.Table:
+        """The rows of a target, and in a file those of others."""
+        if path in self._whole:
+            return self._whole[path]
+        return read_database(path, self._columns, conditions_id=conditions_id)
+
+    def measured(self, place: _Place) -> dict[_Place, list[Row]]:
+        """The rows with a result of a target, and of those of the same kind of device that have
+        most rows.
+        """
+        if place not in self._kinds:
+            return {}
+        kind, _ = self._kinds[place]
+        others = {each: rows for each, (other, rows) in self._kinds.items() if other == kind}
+        others.pop(place)
+        chosen = nlargest(_MOST_OTHERS, others, key=lambda each: others[each])
+        return {each: self._rows(*each) for each in [place, *chosen]}
+
+    @cached_property
+    def _kinds(self) -> dict[_Place, tuple[Kind | None, int]]:
+        """The kind of device of each target, and its number of rows."""
+        return {
+            (path, *group): (comparability.kind_of(rows[:1].to_pylist()[0]), len(rows))
+            for path, groups in self.groups.items()
+            for group in groups
+            for rows in [self._of_group(path, *group, ["conditions_json", "device", "target"])]
+        }
+
+    def _of_group(
+        self, path: Path, target: str, conditions_id: str | None, columns: Sequence[str]
+    ) -> pa.Table:
+        if path in self._whole:
+            return _of_group(self._whole[path], target, conditions_id)
+        return read_database(path, columns, conditions_id=conditions_id)
+
+    def _measured(self, path: Path, target: str, conditions_id: str | None) -> list[Row]:
+        rows = self._of_group(path, target, conditions_id, self._columns)
+        known: list[Row] = rows.filter(pc.equal(rows["status"], "ok")).to_pylist()
+        return known
 
 
-def _completed(
-    explained: Explanation, measured: Callable[[], Mapping[_Place, list[Row]]]
-) -> Explanation:
+def _completed(explained: Explanation, tables: _Tables) -> Explanation:
     """With predictions of what was not measured, from the target's own rows and those of others."""
     estimate = explained.estimate
     if all(term.row for term in estimate.terms):
         return explained
     place = (explained.database, explained.target, explained.conditions_id)
-    target = Target.among(measured(), place, estimate.noise.ratios)
+    target = Target.among(tables.measured(place), place, estimate.noise.ratios)
     found = completed(estimate.terms, target)
     estimate = replace(estimate, terms=found.terms, prediction_ranges=found.ranges)
     return replace(explained, estimate=estimate, completion=found)

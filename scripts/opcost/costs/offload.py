@@ -328,10 +328,9 @@ def copy_cost(copies: Copies, size: int, quantity: Quantity) -> Estimate | None:
 
 
 def _on_target(memory: OffloadMemory, explanation: Explanation) -> Offload:
-    table = read_database(explanation.database, _COLUMNS)
+    path, conditions_id = explanation.database, explanation.conditions_id
+    table = read_database(path, _COLUMNS, conditions_id=conditions_id)
     table = table.filter(pc.equal(table["target"], explanation.target))
-    if explanation.conditions_id is not None:
-        table = table.filter(pc.equal(table["conditions_id"], explanation.conditions_id))
     [first] = table.slice(0, 1).to_pylist()  # a target is known by its rows
     rows = table.filter(pc.equal(table["operator"], COPY)).to_pylist()
     largest = max((each.bytes for group in memory.groups for each in group.weights), default=0)

@@ -1,17 +1,21 @@
 """Reading databases of operator measurements, and selecting rows of a study or a target."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from opcost.databases import collection
 from opcost.errors import OpcostError
 from opcost.memory import free_bytes, gib
 from opcost.results_folder import DATABASE
 from opcost.rows import records, schemas
 from opcost.rows.comparability import meaning
+from opcost.rows.quantities import MEASURED
 from opcost.rows.runs import COLUMNS
 
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -21,36 +25,64 @@ _REMEDY = "name a database that opcost made; {path} is another file"
 
 
 def read_database(
-    path: Path, columns: Sequence[str] | None = None, row_bytes: int = 2_000
+    path: Path,
+    columns: Sequence[str] | None = None,
+    row_bytes: int = 2_000,
+    conditions_id: str | None = None,
 ) -> pa.Table:
-    """The rows of a database, merged or not, or some of their columns.
+    """The rows of a database, merged or not, or some of their columns; only those of a
+    conditions_id if one is given, and among the columns.
 
     Only merged databases have `conditions_id` and `sources`. Raises OpcostError for a file that is
     not a database or was written by a newer opcost, and if rows of `row_bytes` exceed free memory.
     """
-    schema = _schema_of(path)
-    rows, free = records.number_of_rows(path), free_bytes()
+    schema, free = _schema_of(path), free_bytes()
+    chosen = [name for name in columns or schema.names if name in schema.names]
+    is_folder = collection.is_collection(path)
+    files = collection.parts(path, conditions_id) if is_folder else [path]
+    rows = sum(map(records.number_of_rows, files))
     if rows * row_bytes > free:
         raise OpcostError(
             f"{path} has {rows:,} rows, which would take about {gib(rows * row_bytes)} of memory, "
             f"and {gib(free)} are free: close other programs, or use a machine or a job with more "
-            "memory. opcost export and opcost merge need little"
+            "memory, or name one of its conditions_ids. opcost export, merge, query and sql need "
+            "little"
         )
-    chosen = None if columns is None else [name for name in columns if name in schema.names]
-    return records.read_all([path], schema, chosen, _REMEDY)
+    if not is_folder:
+        table = records.read_all([path], schema, chosen, _REMEDY)
+        if conditions_id is None:
+            return table
+        is_merged = "conditions_id" in chosen
+        return (
+            table.filter(pc.equal(table["conditions_id"], conditions_id))
+            if is_merged
+            else table[:0]
+        )
+    tables = [collection.read_part(part, chosen) for part in files]
+    empty = schema.empty_table().select(chosen).replace_schema_metadata(None)
+    return pa.concat_tables([empty, *tables])
 
 
 def stream_database(path: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The columns of a database, merged or not, and its rows in batches of a few hundred.
+    """The columns of a database, merged or not, and its rows in batches.
 
     Raises OpcostError like `read_database`; for damaged rows, when it reaches them.
     """
     schema = _schema_of(path)
+    if collection.is_collection(path):
+        tables = (collection.read_part(part, schema.names) for part in collection.parts(path))
+        return schema, chain.from_iterable(table.to_batches() for table in tables)
     return schema, records.stream(path, schema, remedy=_REMEDY)
 
 
+def number_of_rows(path: Path) -> int:
+    """As the files of a database, merged or not, state it."""
+    files = collection.parts(path) if path.is_dir() else [path]
+    return sum(map(records.number_of_rows, files))
+
+
 def _schema_of(path: Path) -> pa.Schema:
-    if path.is_dir():
+    if path.is_dir() and not collection.is_collection(path):
         held = ", ".join(each.name for each in sorted(path.glob("*.parquet"))[:6])
         raise OpcostError(
             f"{path} is a folder: name a database in it{f', one of {held}' if held else ''}"
@@ -60,7 +92,9 @@ def _schema_of(path: Path) -> pa.Schema:
             f"there is no database {path}: run a study (snakemake --cores 1), or name another, "
             "such as the reference data: h100, h200 or xeon"
         )
-    merged = records.metadata(path).get("opcost.record") == "merged"
+    if path.is_dir():
+        collection.check_version(path)
+    merged = collection.metadata_of(path).get("opcost.record") == "merged"
     return schemas.MERGED if merged else schemas.DATABASE
 
 
@@ -99,9 +133,14 @@ def asked_for(
 def rows_of(
     database: pa.Table, target: str, conditions_id: str | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of a target for its noise; in a merged database, under these conditions."""
+    """The rows of a target for its noise, in a merged database under these conditions: the first
+    one, which shows the kind of device, and all with several runs.
+    """
     wanted = pc.equal(database["target"], target)
     if conditions_id is not None:
         wanted = pc.and_(wanted, pc.equal(database["conditions_id"], conditions_id))
-    rows: list[dict[str, Any]] = database.select(COLUMNS).filter(wanted).to_pylist()
-    return rows
+    rows = database.select(COLUMNS).filter(wanted)
+    several = [pc.greater(pc.list_value_length(rows[each.runs]), 1) for each in MEASURED]
+    chosen = reduce(pc.or_, [pc.fill_null(each, False) for each in several])
+    repeated: list[dict[str, Any]] = rows[1:].filter(chosen[1:]).to_pylist()
+    return rows[:1].to_pylist() + repeated

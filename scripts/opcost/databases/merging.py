@@ -14,35 +14,47 @@ device are duplicates only of exact copies.
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from opcost.databases import model_ratios
+from opcost.databases import collection, model_ratios
 from opcost.errors import OpcostError
-from opcost.files import check_output, opened, parse_json, version_of
+from opcost.files import check_output, opened, parse_json, replacing_folder, version_of
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import OVERHEAD
-from opcost.rows.runs import ModelRatio
 
 STATE = [column.name for column in OVERHEAD]
 """The columns that are the same in all rows of a target."""
 
-_DESCRIBED = [
-    *("path", "number", "target", "status", "conditions_id", "group", "subject", "digest"),
-    *("state", "sources", "measured_at", "schema_version", "ok"),
-]
-_EARLIEST = datetime.fromtimestamp(0, UTC)
+_CONDITIONS = ["target", *comparability.COLUMNS]
+_SHOWN = 20
 _SOURCES = "opcost.sources"
 _REMEDY = (
     "merge results/database.parquet of studies, or outputs of `opcost merge`; create {path} "
     "again where it was measured"
 )
+_SPOOLED = pa.schema([*schemas.DATABASE, schemas.MERGED.field("sources"), ("input", pa.int64())])
+_DISTINCT = f"""
+    SELECT min(number) AS number, list(input) AS inputs,
+        list_sort(list_distinct(flatten(list(sources)))) AS sources, min(tuple_id) AS tuple_id,
+        min(status) AS status, min(state) AS state, min(rank) AS rank
+    FROM (SELECT number, input, sources, tuple_id, status,
+            hash({", ".join(schemas.DATABASE.names)}) AS digest, hash({", ".join(STATE)}) AS state,
+            dense_rank() OVER (ORDER BY coalesce(ended_at, measured_at, to_timestamp(0)),
+                coalesce(schema_version, 0), status = 'ok') AS rank
+        FROM rows)
+    GROUP BY digest"""
+"""Rows without exact copies; of two, the one with the greater rank is newer."""
 
 Sources = Mapping[str, Mapping[str, Any]]
 """Databases by id: the number of `rows` of each, and the `names` under which it was merged."""
@@ -50,39 +62,48 @@ Sources = Mapping[str, Mapping[str, Any]]
 Row = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Merge:
     """The outcome of a merge, whose text is the summary.
 
-    `rows` are those of each database, `distinct` those without exact copies. `kept` has the
-    `status` of each kept row and its `group`: conditions_id, target, device and software.
-    `conditions` has a row of each kept conditions_id.
+    `rows` are those of each database, `distinct` those without exact copies, `kept` the statuses of
+    the kept rows of each conditions_id (None if unknown), and `conditions` a row of each.
     """
 
-    rows: Mapping[Path, int]
-    distinct: int
-    kept: pd.DataFrame
-    conditions: Mapping[str, Row]
+    rows: dict[Path, int] = field(default_factory=dict)
+    distinct: int = 0
+    kept: dict[str | None, Counter[str]] = field(default_factory=dict)
+    conditions: dict[str | None, Row] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        copies = sum(self.rows.values()) - self.distinct
+        given, kept = sum(self.rows.values()), sum(each.total() for each in self.kept.values())
         lines = [f"{rows:>8} rows in {path}" for path, rows in self.rows.items()]
-        lines.append(f"{copies:>8} exact copies dropped")
-        superseded = self.distinct - len(self.kept)
-        lines.append(f"{superseded:>8} superseded by newer measurements of their targets")
-        lines.append(f"{len(self.kept):>8} rows kept:")
-        for group, statuses in self.kept.groupby("group")["status"]:
-            failed = sum(statuses != "ok")
-            lines.append(
-                f"{len(statuses):>8} {group}" + (f", {failed} of them failed" if failed else "")
-            )
-        for target, count in self.kept.groupby("target")["group"].nunique().items():
+        lines.append(f"{given - self.distinct:>8} exact copies dropped")
+        lines.append(f"{self.distinct - kept:>8} superseded by newer measurements of their targets")
+        lines.append(f"{kept:>8} rows kept:")
+        groups = sorted(map(self._group, self.kept))
+        lines += [text for _, text in groups[:_SHOWN]]
+        if len(groups) > _SHOWN:
+            lines.append(f"{len(groups) - _SHOWN:>8} more conditions_ids")
+        targets = Counter(self.conditions[name]["target"] for name in self.kept)
+        for target, count in sorted(targets.items()):
             if count > 1:
                 lines.append(
                     f"Target {target!r} has {count} conditions_ids, whose rows must not be added "
-                    f"up. They differ in {self._differences(str(target))}."
+                    f"up. They differ in {self._differences(target)}."
                 )
         return "\n".join(lines)
+
+    def _group(self, name: str | None) -> tuple[str, str]:
+        statuses, row = self.kept[name], self.conditions[name]
+        parts = [row["target"], row["device_name"] or "unknown device"]
+        parts += [f"driver {row['driver_version']}"] if row["driver_version"] else []
+        parts += [f"torch {row['torch_version']}"] if row["torch_version"] else []
+        protocol = row["protocol_version"]
+        parts += ["imported" if protocol is None else f"protocol {protocol}"]
+        failed = statuses.total() - statuses["ok"]
+        parts += [f"{failed} of them failed"] if failed else []
+        return row["target"], f"{statuses.total():>8} {name or '-':16}  {', '.join(parts)}"
 
     def _differences(self, target: str) -> str:
         rows = [row for row in self.conditions.values() if row["target"] == target]
@@ -97,166 +118,190 @@ class Merge:
 
 
 def merge(paths: Sequence[Path], output: Path) -> Merge:
-    """Merge databases, merged or not, into `output`, completely or not at all.
+    """Merge databases, merged or not, into `output`, completely or not at all: a file if its name
+    ends in `.parquet`, otherwise a folder, which may be one of the databases.
 
-    Reads each database twice, in batches: memory holds about a kilobyte for each row, and no raw
-    values. Raises OpcostError for a file that is not a database, was written by a newer opcost, is
-    the output, or is replaced meanwhile, and for databases that contradict each other.
+    Each database is read once, and its rows are checked. Memory holds the rows of one
+    conditions_id, and the disk of the output a copy of all rows meanwhile. What a merged folder has
+    of a conditions_id, and no other database, becomes a link in another folder.
+
+    Raises OpcostError for a file that is not a database, was written by a newer opcost, is the
+    output, or is replaced meanwhile, and for databases that contradict each other.
     """
-    sources = {path: _sources_of(path) for path in paths}
-    versions = {path: version_of(path) for path in sources}
-    check_output(output, paths)
-    conditions: dict[str, Row] = {}
-    states: dict[tuple[str, str], Row] = {}
-    found = {path: _described(path, of, conditions, states) for path, of in sources.items()}
-    rows = pd.concat(found.values(), ignore_index=True)
-    # Of two rows, the one with the greater rank is newer.
-    rows["rank"] = rows.groupby(["measured_at", "schema_version", "ok"]).ngroup()
-    distinct = _without_copies(rows)
-    kept = _newest(distinct)
-    of_state = kept.dropna(subset="conditions_id")[["conditions_id", "newest"]]
-    newest: dict[str, str] = dict(of_state.itertuples(index=False))
-    stated = {name: states[name, state] for name, state in newest.items()}
-    ratios = _ratios(rows)
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for path, of in sources.items():
-            yield from _kept(path, of, kept[kept["path"] == path], stated)
-            if version_of(path) != versions[path]:
-                raise OpcostError(f"{path} was replaced while it was read: merge again")
-
-    metadata = {_SOURCES: json.dumps(_united([*sources.values()]), sort_keys=True)}
-    schema = schemas.MERGED.with_metadata({**schemas.MERGED.metadata, **metadata})
-    records.write_batches(output, schema, batches(), lambda: model_ratios.metadata(ratios))
-    numbers = {path: len(each) for path, each in found.items()}
-    return Merge(numbers, len(distinct), kept, {name: conditions[name] for name in newest})
+    inputs, to_file = list(dict.fromkeys(paths)), output.suffix == ".parquet"
+    check_output(output, [path for path in inputs if to_file or not path.is_dir()])
+    if not to_file and output.exists() and not collection.is_collection(output):
+        raise OpcostError(f"{output} exists, and is not a merged folder: name another output")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".merge.", dir=output.parent) as folder, ExitStack() as files:
+        spool = _Spool(inputs, Path(folder), files)
+        linked = spool.fill(link=not to_file)
+        files.close()
+        if to_file:
+            schema = schemas.MERGED.with_metadata({**schemas.MERGED.metadata, **spool.metadata()})
+            rows = (each for _, each in spool.selected())
+            records.write_batches(
+                output, schema, chain.from_iterable(map(pa.Table.to_batches, rows))
+            )
+        else:
+            with replacing_folder(output) as temporary:
+                for part in linked:
+                    collection.link(part, temporary)
+                for name, rows in spool.selected():
+                    collection.write_part(temporary, name, rows)
+                collection.write_metadata(temporary, spool.metadata())
+    return spool.result
 
 
-def _described(
-    path: Path,
-    sources: Sources,
-    conditions: dict[str, Row],
-    states: dict[tuple[str, str], Row],
-) -> pd.DataFrame:
-    """What decides whether each row of a database is kept. Adds a row of each conditions_id to
-    `conditions`, and each state to `states`.
-    """
-    found: list[dict[str, Any]] = []
-    for batch, origins in _batches(path, sources):
-        for row, origin in zip(batch.to_pylist(), origins, strict=True):
-            state = {name: row[name] for name in STATE}
-            conditions_id, digest = comparability.conditions_id(row), _digest(row)
-            if conditions_id is not None:
-                names = ("target", "tuple_id", *comparability.COLUMNS)
-                conditions.setdefault(conditions_id, {name: row[name] for name in names})
-                states.setdefault((conditions_id, _digest(state)), state)
-            described = {
-                "path": path,
-                "number": len(found),
-                "target": row["target"],
-                "status": row["status"],
-                "conditions_id": conditions_id,
-                "group": _group(conditions_id, row),
-                "subject": f"{conditions_id} {row['tuple_id']}" if conditions_id else digest,
-                "digest": digest,
-                "state": _digest(state),
-                "sources": origin,
-                "measured_at": row["ended_at"] or row["measured_at"] or _EARLIEST,
-                "schema_version": row["schema_version"] or 0,
-                "ok": row["status"] == "ok",
-            }
-            found.append(described)
-    return pd.DataFrame(found, columns=_DESCRIBED, dtype=object)  # None stays None
+class _Spool:
+    """The rows of databases on disk, in a file for each conditions_id."""
+
+    def __init__(self, inputs: Sequence[Path], folder: Path, files: ExitStack) -> None:
+        self.result = Merge(dict.fromkeys(inputs, 0))
+        self._inputs, self._folder, self._files = inputs, folder, files
+        self._versions = [version_of(path) for path in inputs]
+        self._sources = [_sources_of(path) for path in inputs]
+        self._ratios = {path: model_ratios.read_ratios(path) for path in inputs}
+        self._writers: dict[str | None, Any] = {}
+        self._held: set[tuple[Path, str, str]] = set()
+
+    def fill(self, link: bool) -> list[Path]:
+        """Read the databases, except files of merged folders that it returns for links."""
+        for path in self._inputs:
+            if not collection.is_collection(path):
+                self._add(path, _stream(path))
+        folders = [path for path in self._inputs if collection.is_collection(path)]
+        parts = [(path, part) for path in folders for part in collection.parts(path)]
+        holders = Counter(part.stem for _, part in parts)
+        holders.update(name or collection.UNKNOWN for name in self._writers)
+        linked = []
+        for path, part in parts:
+            if link and holders[part.stem] == 1:
+                linked.append(part)
+                self._note(path, part)
+            else:
+                self._add(path, collection.checked(part).to_batches())
+        return linked
+
+    def _add(self, path: Path, batches: Iterator[pa.RecordBatch]) -> None:
+        number = self._inputs.index(path)
+        for batch in batches:
+            if "sources" not in batch.schema.names:
+                own = pa.array([[*self._sources[number]]] * len(batch), pa.list_(pa.string()))
+                batch = batch.append_column("sources", own)
+            batch = batch.append_column("input", pa.array([number] * len(batch)))
+            for row, rows in _by_conditions(batch.select(_SPOOLED.names)):
+                name = self._known(path, row)
+                self._writer(name).write_batch(rows)
+            self.result.rows[path] += len(batch)
+        if version_of(path) != self._versions[number]:
+            raise OpcostError(f"{path} was replaced while it was read: merge again")
+
+    def _known(self, path: Path, row: Row) -> str | None:
+        name = comparability.conditions_id(row)
+        self.result.conditions.setdefault(name, row)
+        if name is not None:
+            self._held.add((path, row["target"], name))
+        return name
+
+    def _note(self, path: Path, part: Path) -> None:
+        """Count the rows of a file that is linked."""
+        rows = collection.read_part(part, ["status", *_CONDITIONS])
+        name = self._known(path, rows[:1].to_pylist()[0])
+        self.result.kept[name] = Counter(rows["status"].to_pylist())
+        self.result.rows[path] += len(rows)
+        self.result.distinct += len(rows)
+
+    def _writer(self, name: str | None) -> Any:
+        if name not in self._writers:
+            options = pa.ipc.IpcWriteOptions(compression="zstd")
+            writer = pa.ipc.new_file(self._file(name), _SPOOLED, options=options)
+            self._writers[name] = self._files.enter_context(writer)
+        return self._writers[name]
+
+    def _file(self, name: str | None) -> str:
+        return str(self._folder / f"{name}.arrow")
+
+    def selected(self) -> Iterator[tuple[str | None, pa.Table]]:
+        """The rows to keep of each conditions_id, in the columns of a merged database."""
+        for name in sorted(self._writers, key=str):
+            rows = pa.ipc.open_file(self._file(name)).read_all()
+            distinct = _distinct(rows)
+            kept = distinct if name is None else _newest(distinct, name, self._inputs)
+            self.result.distinct += len(distinct)
+            self.result.kept[name] = Counter(kept["status"])
+            yield name, _merged(rows, kept, name)
+
+    def metadata(self) -> dict[str, str]:
+        """The sources of the rows, and the ratios of models by conditions_id."""
+        ratios = model_ratios.united(
+            (conditions_id, self._ratios[path][name])
+            for path, target, conditions_id in self._held
+            for name in (target, conditions_id)  # of a database, and of a merged one
+            if name in self._ratios[path]
+        )
+        sources = json.dumps(_united(self._sources), sort_keys=True)
+        return {_SOURCES: sources, **model_ratios.metadata(ratios)}
 
 
-def _without_copies(rows: pd.DataFrame) -> pd.DataFrame:
-    """The first of equal rows, with the sources of all of them."""
-    sources = {name: frozenset().union(*each) for name, each in rows.groupby("digest")["sources"]}
-    distinct = rows.drop_duplicates("digest")
-    return distinct.assign(sources=distinct["digest"].map(sources))
+def _by_conditions(batch: pa.RecordBatch) -> Iterator[tuple[Row, pa.RecordBatch]]:
+    """The rows of each combination of conditions."""
+    numbers = pa.array(range(len(batch)), pa.int64())
+    table = pa.table(batch.select(_CONDITIONS)).append_column("number", numbers)
+    groups = table.group_by(_CONDITIONS, use_threads=False).aggregate([("number", "list")])
+    for row in groups.to_pylist():
+        yield row, batch.take(pa.array(row["number_list"], pa.int64()))
 
 
-def _newest(rows: pd.DataFrame) -> pd.DataFrame:
-    """A row of each subject: of the `newest` state of its target, or else of an older one.
+def _distinct(rows: pa.Table) -> pd.DataFrame:
+    rows = rows.append_column("number", pa.array(range(len(rows)), pa.int64()))
+    with duckdb.connect() as connection:
+        connection.register("rows", rows)
+        return connection.sql(_DISTINCT).df().sort_values("number")
+
+
+def _newest(rows: pd.DataFrame, conditions_id: str, inputs: Sequence[Path]) -> pd.DataFrame:
+    """A row of each tuple: of the newest state of the target, or else of an older one.
 
     Raises OpcostError if another state, or another row, is as new.
     """
-    latest = rows[rows["rank"] == rows.groupby("conditions_id")["rank"].transform("max")]
-    states = latest.drop_duplicates(["conditions_id", "state"])
-    newest = states.drop_duplicates("conditions_id").set_index("conditions_id")["state"]
-    rows = rows.assign(newest=rows["conditions_id"].map(newest))
-    rows["is_newest"] = rows["state"] == rows["newest"]
-    rows = rows.sort_values(["is_newest", "rank"], ascending=False)
-    kept = rows.drop_duplicates("subject")
-    of_rank = ["subject", "is_newest", "rank"]
-    rivals = rows[rows.duplicated(of_rank, keep=False)].merge(kept[of_rank])
-    _refuse(pd.concat([states[states.duplicated("conditions_id", keep=False)], rivals]))
-    return kept
+    states = rows[rows["rank"] == rows["rank"].max()].drop_duplicates("state")
+    if len(states) > 1:
+        raise _contradiction(states, conditions_id, inputs)
+    order = ["is_newest", "rank"]
+    rows = rows.assign(is_newest=rows["state"] == states["state"].iloc[0])
+    rows = rows.sort_values(order, ascending=False, kind="stable")
+    kept = rows.drop_duplicates("tuple_id")
+    rivals = rows[rows.duplicated(["tuple_id", *order], keep=False)]
+    rivals = rivals[
+        rivals["tuple_id"].isin(rivals.merge(kept, on=["tuple_id", *order])["tuple_id"])
+    ]
+    if len(rivals):
+        raise _contradiction(rivals, conditions_id, inputs)
+    return kept.assign(state_number=states["number"].iloc[0]).sort_values("tuple_id")
 
 
-def _refuse(rivals: pd.DataFrame) -> None:
-    """Raise OpcostError for rows of which none is newer, if there are any."""
-    for conditions_id, rows in rivals.groupby("conditions_id"):
-        names = " and ".join(sorted({*map(str, rows["path"])}))
-        raise OpcostError(
-            f"{names} hold different states of a target (conditions_id {conditions_id}), none of "
-            "them later than the other, so that neither can be chosen. Merge only one of them, or "
-            "give the target of one another name (its folder in results), and make its database "
-            "again"
-        )
-
-
-def _ratios(rows: pd.DataFrame) -> dict[str, list[ModelRatio]]:
-    """The ratios of models by conditions_id."""
-    known = {path: model_ratios.read_ratios(path) for path in rows["path"].unique()}
-    described = rows[["path", "target", "conditions_id"]].dropna().drop_duplicates()
-    return model_ratios.united(
-        (conditions_id, known[path][name])
-        for path, target, conditions_id in described.itertuples(index=False)
-        for name in (target, conditions_id)  # of a database, and of a merged one
-        if name in known[path]
+def _contradiction(rivals: pd.DataFrame, conditions_id: str, inputs: Sequence[Path]) -> OpcostError:
+    numbers = {number for each in rivals["inputs"] for number in each}
+    names = " and ".join(sorted(str(inputs[number]) for number in numbers))
+    return OpcostError(
+        f"{names} hold different states of a target (conditions_id {conditions_id}), none of "
+        "them later than the other, so that neither can be chosen. Merge only one of them, or "
+        "give the target of one another name (its folder in results), and make its database "
+        "again"
     )
 
 
-def _kept(
-    path: Path, sources: Sources, kept: pd.DataFrame, stated: Mapping[str, Row]
-) -> Iterator[pa.RecordBatch]:
-    """The kept rows of a database, with the state of their target and the columns of a merge."""
-    chosen = kept.set_index("number")[["conditions_id", "sources"]].to_dict("index")
-    number = 0
-    for batch, _ in _batches(path, sources):
-        found = [chosen.get(number + index) for index in range(len(batch))]
-        number += len(batch)
-        rows = batch.filter(pa.array([each is not None for each in found], pa.bool_()))
-        added = [each for each in found if each is not None]
-        own = rows.select(STATE)
-        state = pa.RecordBatch.from_pylist(
-            [
-                stated.get(each["conditions_id"], row)
-                for each, row in zip(added, own.to_pylist(), strict=True)
-            ],
-            schema=own.schema,
-        )
-        columns = {
-            **{name: rows[name] for name in rows.schema.names},
-            **{name: state[name] for name in STATE},
-            "conditions_id": [each["conditions_id"] for each in added],
-            "sources": [sorted(each["sources"]) for each in added],
-        }
-        yield pa.RecordBatch.from_pydict(columns, schema=schemas.MERGED)
-
-
-def _group(conditions_id: str | None, row: Row) -> str:
-    parts = [row["target"], row["device_name"] or "unknown device"]
-    parts += [f"driver {row['driver_version']}"] if row["driver_version"] else []
-    parts += [f"torch {row['torch_version']}"] if row["torch_version"] else []
-    protocol = row["protocol_version"]
-    parts += ["imported" if protocol is None else f"protocol {protocol}"]
-    return f"{conditions_id or '-':16}  {', '.join(parts)}"
-
-
-def _digest(row: Row) -> str:
-    return hashlib.sha256(repr([*row.values()]).encode()).hexdigest()[:32]
+def _merged(rows: pa.Table, kept: pd.DataFrame, conditions_id: str | None) -> pa.Table:
+    """The kept rows, with the state of their target and the columns of a merge."""
+    found = rows.select(schemas.DATABASE.names).take(pa.array(kept["number"]))
+    columns = dict(zip(found.column_names, found.columns, strict=True))
+    if conditions_id is not None:
+        newest = pa.array([kept["state_number"].iloc[0]] * len(kept))
+        columns |= {name: rows[name].take(newest) for name in STATE}
+    columns["conditions_id"] = pa.array([conditions_id] * len(kept), pa.string())
+    columns["sources"] = pa.array(map(list, kept["sources"]), pa.list_(pa.string()))
+    return pa.table(columns, schema=schemas.MERGED)
 
 
 def _sources_of(path: Path) -> Sources:
@@ -265,7 +310,7 @@ def _sources_of(path: Path) -> Sources:
     A database's id is the first 16 hexadecimal digits of the SHA-256 of its file. Raises
     OpcostError for a file that does not exist; reading its rows detects other files.
     """
-    metadata = records.metadata(path)
+    metadata = collection.metadata_of(path)
     if _SOURCES in metadata:
         remedy = "merge its databases again"
         sources: Sources = parse_json(metadata[_SOURCES], f"{path}: its list of sources", remedy)
@@ -285,15 +330,10 @@ def _united(documents: Sequence[Sources]) -> Sources:
     return result
 
 
-def _batches(
-    path: Path, sources: Sources
-) -> Iterator[tuple[pa.RecordBatch, Sequence[frozenset[str]]]]:
-    """The measured columns of a database, merged or not, in batches, and each row's sources.
+def _stream(path: Path) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, merged or not, checked.
 
     Raises OpcostError for a file that is not a database or was written by a newer opcost.
     """
     merged = records.metadata(path).get("opcost.record") == "merged"
-    schema = schemas.MERGED if merged else schemas.DATABASE
-    for batch in records.stream(path, schema, remedy=_REMEDY):
-        origins = batch["sources"].to_pylist() if merged else [[*sources]] * len(batch)
-        yield batch.select(schemas.DATABASE.names), [*map(frozenset, origins)]
+    return records.stream(path, schemas.MERGED if merged else schemas.DATABASE, remedy=_REMEDY)

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
 
+from opcost.databases import collection
 from opcost.errors import OpcostError
 from opcost.files import parse_json
-from opcost.rows import records
 from opcost.rows.runs import ModelRatio
 from opcost.values import shown
 
@@ -30,7 +30,7 @@ def metadata(ratios: Ratios) -> dict[str, str]:
 
 def read_ratios(path: Path) -> dict[str, list[ModelRatio]]:
     """The ratios in a database, possibly none. Raises OpcostError for damaged ones."""
-    text, remedy = records.metadata(path).get(_KEY, "{}"), "make the database again"
+    text, remedy = collection.metadata_of(path).get(_KEY, "{}"), "make the database again"
     document = parse_json(text, what := f"{path}: its ratios of models", remedy)
     try:
         return {name: [ModelRatio(*each) for each in found] for name, found in document.items()}

@@ -124,20 +124,20 @@ def pair_databases(
 
 
 def _by_target(path: Path, conditions: str | None, side: str) -> dict[str, dict[str, Row]]:
-    rows = read_database(path, _COLUMNS, _ROW_BYTES).to_pylist()
+    rows = read_database(path, _COLUMNS, _ROW_BYTES, conditions).to_pylist()
+    if conditions is not None and not rows:
+        every = read_database(path, ["target", "conditions_id"]).to_pydict()
+        hint = closest(conditions, filter(None, every.get("conditions_id", ())))
+        hint = hint or "Only merged databases have conditions_ids."
+        raise OpcostError(f"{path} has no conditions_id {conditions!r}. {hint}")
     known = {
         row["conditions_id"]: f"{row['conditions_id']} ({row['target']} on {row['device_name']}, "
         f"driver {row['driver_version']}, torch {row['torch_version']})"
         for row in rows
         if row.get("conditions_id")
     }
-    if conditions is not None and conditions not in known:
-        hint = closest(conditions, known) or "Only merged databases have conditions_ids."
-        raise OpcostError(f"{path} has no conditions_id {conditions!r}. {hint}")
     result: dict[str, dict[str, Row]] = {}
     for row in rows:
-        if conditions not in (None, row.get("conditions_id")):
-            continue
         held = result.setdefault(row["target"], {})
         other = held.get(row["tuple_id"])
         # A failure without a recorded device has no conditions_id.

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 
-from opcost.databases.database import stream_database
+from opcost.databases.database import number_of_rows, stream_database
 from opcost.errors import SPACE, OpcostError
 from opcost.files import check_output, replacing
-from opcost.rows import records, schemas
+from opcost.rows import schemas
 from opcost.rows.comma_separated import write_csv
 from opcost.rows.nested import flat, plain_rows
 
@@ -25,8 +26,8 @@ def export(database: Path, output: Path) -> int:
     """Write a database, merged or not, in the format of `output`'s suffix; return the row count.
 
     FORMATS lists the suffixes. The file is written atomically, and replaces an existing file; the
-    database is read in batches. Raises OpcostError for other suffixes, for a file that is not a
-    database, and if DuckDB is required but not installed.
+    database is read in batches. Raises OpcostError for other suffixes, and for a file that is not a
+    database.
     """
     write = FORMATS.get(output.suffix)
     if write is None:
@@ -38,7 +39,7 @@ def export(database: Path, output: Path) -> int:
     check_output(output, [database])
     with replacing(output) as temporary:
         write(temporary, schema, batches)
-    return records.number_of_rows(database)
+    return number_of_rows(database)
 
 
 @contextmanager
@@ -68,19 +69,9 @@ def _write_sqlite(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
 
 
 def _write_duckdb(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    try:
-        import duckdb  # optional dependency
-    except ModuleNotFoundError:
-        raise OpcostError(
-            "DuckDB is not installed: python -m pip install duckdb, or name an output that ends in "
-            ".sqlite"
-        ) from None
     with _reported(duckdb.Error, path), duckdb.connect(str(path)) as connection:
-        connection.register("empty", schema.empty_table())
-        connection.execute("CREATE TABLE operators AS FROM empty")
-        for batch in batches:
-            connection.register("batch", pa.Table.from_batches([batch]))
-            connection.execute("INSERT INTO operators FROM batch")
+        connection.register("rows", pa.RecordBatchReader.from_batches(schema, batches))
+        connection.execute("CREATE TABLE operators AS FROM rows")
         connection.execute(_DESCRIBED)
         connection.executemany(
             "INSERT INTO column_descriptions VALUES (?, ?, ?)", _meanings(schema)

@@ -8,12 +8,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+from duckdb import DuckDBPyConnection
 
-from opcost.databases.database import read_database
 from opcost.errors import OpcostError, closest
+from opcost.queries.connection import connect
 from opcost.rows import schemas
 from opcost.rows.checks import STATUSES
 from opcost.rows.flags import FLAGS
@@ -43,9 +44,11 @@ ALIASES = {
 }
 """Short names of columns."""
 
+_MOST_ROWS = 2**62  # a limit of SQL
+
 _FILTERED = (
     *("tuple_id", "operator", "canonical_json", "description"),
-    *("target", "status", "flags", "database"),
+    *("target", "status", "flags"),
 )
 """The columns that a filter needs."""
 
@@ -74,7 +77,7 @@ class Filter:
     text: str | None = None
 
 
-_COLUMNS = (*schemas.MERGED.names, "database")
+_TYPES = {field.name: field.type for field in schemas.MERGED} | {"database": pa.string()}
 
 
 def query(
@@ -96,15 +99,23 @@ def query(
 
         query([Path("results/database.parquet")], Filter(operators=["conv2d"]), sort="time")
     """
-    wanted = wanted or Filter()
-    chosen = [column_named(name) for name in columns]
+    chosen = list(dict.fromkeys(map(column_named, columns)))
     order = column_named(sort) if sort else None
-    needed = dict.fromkeys([*_FILTERED, *chosen, *([order] if order else [])])
-    table = _read(databases, list(needed))
-    table = table.filter(_matching(table, wanted))
-    if order is not None:
-        table = table.take(_order(table[order], ascending))
-    return table[:limit].select(list(dict.fromkeys(chosen)))
+    if order is not None and pa.types.is_nested(_TYPES[order]):
+        raise OpcostError("rows cannot be sorted by a column of lists: name another column")
+    needed = [*_FILTERED, *chosen, *([order] if order else [])]
+    with connect(databases, [name for name in needed if name != "database"]) as connection:
+        tests = dict(_tests(connection, wanted or Filter()))
+        text = f"SELECT {', '.join(chosen)} FROM operators"
+        if tests:
+            text += f" WHERE {' AND '.join(tests)}"
+        if order is not None:
+            text += f" ORDER BY {order} {'ASC' if ascending else 'DESC'} NULLS LAST"
+        if limit is not None:
+            text += f" LIMIT {min(limit, _MOST_ROWS)}"
+        values = [value for value in tests.values() if value is not None]
+        found = connection.sql(text, params=values).to_arrow_table()
+    return found.cast(pa.schema([(name, _TYPES[name]) for name in chosen]))
 
 
 def elsewhere(databases: Sequence[Path], wanted: Filter) -> list[str]:
@@ -114,14 +125,14 @@ def elsewhere(databases: Sequence[Path], wanted: Filter) -> list[str]:
     if not names:
         return []
     found = query(databases, replace(wanted, targets=names), columns=["target"])
-    return sorted(pc.unique(found["target"]).to_pylist())
+    return sorted({*found["target"].to_pylist()})
 
 
 def column_named(name: str) -> str:
     """The column with a name or short name. Raises OpcostError with the closest names."""
     column = ALIASES.get(name, name)
-    if column not in _COLUMNS:
-        alike = closest(name, [*_COLUMNS, *ALIASES])
+    if column not in _TYPES:
+        alike = closest(name, [*_TYPES, *ALIASES])
         remedy = alike or "Name one of docs/reference/columns.md, such as time_s"
         raise OpcostError(f"there is no column {name!r}. {remedy}")
     return column
@@ -129,76 +140,42 @@ def column_named(name: str) -> str:
 
 def values_of(databases: Sequence[Path], column: str) -> list[str]:
     """The distinct texts in a column of databases, sorted."""
-    values = _read(databases, [column])[column]
-    return sorted(value for value in pc.unique(values).to_pylist() if value is not None)
+    with connect(databases, [column]) as connection:
+        return sorted(_values(connection, column))
 
 
-def _read(databases: Sequence[Path], columns: Sequence[str]) -> pa.Table:
-    tables = []
-    for path in databases:
-        table = read_database(path, [name for name in columns if name != "database"])
-        names = pa.array([str(path)] * len(table), pa.string())
-        for name in columns:  # missing in a database that is not merged
-            if name not in table.column_names and name != "database":
-                kind = schemas.MERGED.field(name).type
-                table = table.append_column(name, pa.nulls(len(table), kind))
-        tables.append(table.append_column("database", names).replace_schema_metadata(None))
-    return pa.concat_tables(tables, promote_options="default").select([*columns])
-
-
-def _order(column: pa.ChunkedArray, ascending: bool) -> pa.Array:
-    direction = "ascending" if ascending else "descending"
-    if pa.types.is_nested(column.type):
-        raise OpcostError("rows cannot be sorted by a column of lists: name another column")
-    return pc.array_sort_indices(column.combine_chunks(), order=direction, null_placement="at_end")
-
-
-def _matching(table: pa.Table, wanted: Filter) -> pa.ChunkedArray:
-    """Whether each row matches. The table must have the columns _FILTERED.
+def _tests(connection: DuckDBPyConnection, wanted: Filter) -> Iterator[tuple[str, Any]]:
+    """The conditions of a filter as SQL, each with its parameter.
 
     Raises OpcostError for an operator, target, status, flag, dtype or shape that does not exist.
     """
-    fits = pa.chunked_array([pa.repeat(True, len(table))])
-    for each in _tests(table, wanted):
-        fits = pc.and_(fits, pc.fill_null(each, False))
-    return fits
-
-
-def _tests(table: pa.Table, wanted: Filter) -> Iterator[pa.Array]:
-    """Whether each row passes, for each field of the filter."""
     if wanted.targets:
-        _check("target", wanted.targets, _values(table["target"]))
-        yield _is_one_of(table["target"], wanted.targets)
+        _check("target", wanted.targets, _values(connection, "target"))
+        yield "target IN ?", wanted.targets
     if wanted.statuses:
-        _check("status", wanted.statuses, {*STATUSES, *_values(table["status"])})
-        yield _is_one_of(table["status"], wanted.statuses)
+        _check("status", wanted.statuses, {*STATUSES, *_values(connection, "status")})
+        yield "status IN ?", wanted.statuses
     if wanted.operators:
-        names = _operators(wanted.operators, _values(table["operator"]))
-        yield _is_one_of(table["operator"], names)
+        names = _operators(wanted.operators, _values(connection, "operator"))
+        yield "operator IN ?", [*names]
     if wanted.tuple_ids:
         begins = "|".join(map(re.escape, wanted.tuple_ids))
-        yield pc.match_substring_regex(table["tuple_id"], f"^({begins})")
+        yield "regexp_matches(tuple_id, ?)", f"^({begins})"
     if wanted.text is not None:
-        yield pc.match_substring(table["description"], wanted.text, ignore_case=True)
+        yield "contains(lower(description), lower(?))", wanted.text
     if wanted.shapes or wanted.dtypes:
-        test = _tensor_test(table, wanted)
-        found = filter(test, _values(table["canonical_json"]))
-        yield _is_one_of(table["canonical_json"], found)
+        test = _tensor_test(connection, wanted)
+        yield "canonical_json IN ?", [*filter(test, _values(connection, "canonical_json"))]
     if wanted.unflagged:
-        yield pc.equal(pc.fill_null(pc.list_value_length(table["flags"]), 0), 0)
+        yield "coalesce(len(flags), 0) = 0", None
     if wanted.flags:
-        flags = pc.list_flatten(table["flags"])
-        _check("flag", wanted.flags, {*FLAGS, *_values(flags)})
-        rows = pc.list_parent_indices(table["flags"]).filter(_is_one_of(flags, wanted.flags))
-        yield pc.is_in(pa.array(range(len(table)), pa.int64()), rows.combine_chunks())
+        _check("flag", wanted.flags, {*FLAGS, *_values(connection, "unnest(flags)")})
+        yield "list_has_any(flags, ?)", wanted.flags
 
 
-def _is_one_of(texts: pa.ChunkedArray, wanted: Iterable[str]) -> pa.ChunkedArray:
-    return pc.is_in(texts, pa.array(wanted, pa.string()))
-
-
-def _values(column: pa.ChunkedArray) -> set[str]:
-    return set(pc.unique(column).drop_null().to_pylist())
+def _values(connection: DuckDBPyConnection, column: str) -> set[str]:
+    found = connection.execute(f"SELECT DISTINCT {column} FROM operators").fetchall()
+    return {value for (value,) in found if value is not None}
 
 
 def _operators(names: Sequence[str], found: set[str]) -> set[str]:
@@ -219,7 +196,7 @@ def _operators(names: Sequence[str], found: set[str]) -> set[str]:
     return result
 
 
-def _tensor_test(table: pa.Table, wanted: Filter) -> Callable[[str], bool]:
+def _tensor_test(connection: DuckDBPyConnection, wanted: Filter) -> Callable[[str], bool]:
     """A test for tuples: one tensor has one of the shapes, and one has one of the dtypes."""
     _check("dtype", wanted.dtypes, set(ELEMENT_BYTES))
     shapes = [_shape_pattern(shape) for shape in wanted.shapes]
@@ -228,7 +205,8 @@ def _tensor_test(table: pa.Table, wanted: Filter) -> Callable[[str], bool]:
         try:
             tensors = [spec for _, spec in OperatorTuple.from_json(canonical_json).tensors]
         except OpcostError as error:
-            held = table.filter(pc.equal(table["canonical_json"], canonical_json))["database"][0]
+            where = "SELECT database FROM operators WHERE canonical_json = ?"
+            [held, *_] = connection.execute(where, [canonical_json]).fetchone() or [None]
             raise OpcostError(
                 f"{held}: {error}, so another program wrote it: name a database that opcost made"
             ) from error

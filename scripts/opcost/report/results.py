@@ -37,9 +37,6 @@ _TABLES = {
 FILES = ("database", "answers", *_TABLES)
 """What a report is made of: the names of files in the folder of results."""
 
-RAW = ("block_time_s", "block_undisturbed", "power_sample_w", "power_sample_time_s")
-"""Columns that hold many values in each row."""
-
 
 def binary(size: int) -> str:
     """Bytes as people read them: 1.5 MiB."""
@@ -91,7 +88,7 @@ class Results:
         Null where there is nothing to divide, where FLOPs are impossible, and where time is too
         noisy.
         """
-        columns = [name for name in self.database.column_names if name not in RAW]
+        columns = [name for name in self.database.column_names if name not in schemas.RAW_BLOCKS]
         frame = self.database.select(columns).to_pandas()
         work = frame[["flops", "bytes"]].where(frame[["flops", "bytes"]] > 0)
         impossible = [flags is not None and ABOVE_ROOF in flags for flags in frame["flags"]]

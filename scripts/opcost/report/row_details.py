@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from opcost.report.colours import PALETTE
 from opcost.report.operator_table import significant
-from opcost.report.results import RAW, binary
+from opcost.report.results import binary
 from opcost.report.theme import INK, figure, series_scale, si_axis
+from opcost.rows import schemas
 
 CHUNK = 250
 """Rows that are unpacked together."""
@@ -46,7 +47,7 @@ def chunks(database: pa.Table) -> list[dict[str, Any]]:
 
 def common(database: pa.Table) -> dict[str, dict[str, Any]]:
     """For each target, the columns that are the same in all rows, with that value."""
-    varying = {*_varying(database), *_IN_TABLE, *_AS_JSON, *RAW}
+    varying = {*_varying(database), *_IN_TABLE, *_AS_JSON, *schemas.RAW_BLOCKS}
     names = [name for name in database.column_names if name not in varying]
     found: dict[str, dict[str, Any]] = {}
     targets = database["target"].to_pylist()
@@ -61,7 +62,7 @@ def _varying(database: pa.Table) -> list[str]:
     """Columns that are not the same in all rows of a target."""
     if not database.num_rows:
         return []
-    candidates = set(database.column_names) - {*RAW, *_IN_TABLE, *_AS_JSON}
+    candidates = set(database.column_names) - {*schemas.RAW_BLOCKS, *_IN_TABLE, *_AS_JSON}
     columns = {name: database[name] for name in database.column_names if name in candidates}
     texts = {
         name: pa.array(map(str, column.to_pylist())) if pa.types.is_nested(column.type) else column
@@ -76,7 +77,7 @@ def _varying(database: pa.Table) -> list[str]:
 
 
 def _chunk(rows: pa.Table, varying: Sequence[str], most: int) -> dict[str, Any]:
-    raw = {name: rows[name].to_pylist() for name in (*RAW, "time_s", "power_w")}
+    raw = {name: rows[name].to_pylist() for name in (*schemas.RAW_BLOCKS, "time_s", "power_w")}
     blocks = zip(raw["block_time_s"], raw["block_undisturbed"], raw["time_s"], strict=True)
     samples = zip(raw["power_sample_w"], raw["power_sample_time_s"], raw["power_w"], strict=True)
     return {

@@ -23,8 +23,9 @@ from opcost.study import Conditions, ModelDefinition
 from opcost.tuples.tuple_record import TupleRecord
 
 _REMEDY = "delete {path} and run again to make it again"
-# With raw values, a row has some kilobytes: row groups and batches have a few megabytes.
-_ROWS = 500
+# With raw values, a row has some kilobytes: batches have megabytes, row groups tens of them.
+_ROWS_OF_BATCH = 4_000
+_ROWS_OF_GROUP = 20_000
 # A file of one row is mostly metadata of a hundred columns, which compression, dictionaries and
 # statistics would slow down.
 _SMALL = {
@@ -34,7 +35,7 @@ _SMALL = {
     "write_page_checksum": True,
 }
 _LARGE = {"compression": "zstd", "write_page_checksum": True}
-_UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
+UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """The exceptions of pyarrow for a damaged file."""
 
 
@@ -158,7 +159,7 @@ def stream(
     columns: Sequence[str] | None = None,
     remedy: str = _REMEDY,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file in batches of `_ROWS`, checked. Raises as `read`.
+    """Yield the rows of a file in batches, checked. Raises as `read`.
 
     Messages end with `remedy`, in which `{path}` is replaced.
     """
@@ -173,7 +174,7 @@ def stream(
             _check_schema(parquet.schema_arrow, schema, path, remedy)
             wanted = list(schema.names if columns is None else columns)
             read = list(dict.fromkeys([*wanted, *together.keys]))
-            for batch in parquet.iter_batches(_ROWS, columns=read, use_threads=False):
+            for batch in parquet.iter_batches(_ROWS_OF_BATCH, columns=read, use_threads=False):
                 rows = batch.select(read)
                 check(rows, record, path, remedy)
                 together.check(rows, path, remedy)
@@ -183,7 +184,7 @@ def stream(
                 raise BrokenSeal(f"{count} of its {parquet.metadata.num_rows} rows can be read")
     except MemoryError:
         raise
-    except (BrokenSeal, *_UNREADABLE) as error:
+    except (BrokenSeal, *UNREADABLE) as error:
         reason = str(error).strip()
         raise OpcostError(f"{path} is not a readable Parquet file ({reason}): {remedy}") from error
 
@@ -206,31 +207,40 @@ def _check_schema(file: pa.Schema, schema: pa.Schema, path: Path, remedy: str) -
         raise OpcostError(f"{path} does not have the columns of its schema version: {remedy}")
 
 
+def check_metadata(path: Path, schema: pa.Schema, remedy: str) -> None:
+    """Raise OpcostError unless a metadata file has the record, the version and the columns."""
+    try:
+        found = pq.read_schema(path)
+    except UNREADABLE as error:
+        raise OpcostError(f"{path} cannot be read ({error}): {remedy}") from error
+    _check_schema(found, schema, path, remedy)
+
+
 def metadata(path: Path) -> dict[str, str]:
     """The key-value metadata of a Parquet file; empty if it cannot be read."""
     try:
         with opened(path) as file:
             found = pq.read_metadata(file).metadata or {}
         return {key.decode(): value.decode() for key, value in found.items()}
-    except (OpcostError, *_UNREADABLE):
+    except (OpcostError, *UNREADABLE):
         return {}
 
 
 def number_of_rows(path: Path) -> int:
     """As a Parquet file states it; 0 for one that cannot be read."""
-    with opened(path) as file, suppress(*_UNREADABLE):
+    with opened(path) as file, suppress(*UNREADABLE):
         return int(pq.read_metadata(file).num_rows)
     return 0
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Join batches into row groups of at least `_ROWS` rows, one in memory at a time."""
+    """Join batches into row groups of at least `_ROWS_OF_GROUP` rows, one in memory at a time."""
     held: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
         held.append(batch)
         rows += len(batch)
-        if rows >= _ROWS:
+        if rows >= _ROWS_OF_GROUP:
             yield pa.Table.from_batches(held)
             held, rows = [], 0
     if held:

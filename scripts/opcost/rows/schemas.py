@@ -75,6 +75,9 @@ OPERATOR = _schema("operator", _OPERATOR)
 _DATABASE: list[Column] = [*_OPERATOR, *OVERHEAD, *RUNS]
 DATABASE = _schema("database", _DATABASE)
 
+RAW_BLOCKS = ["block_time_s", "block_undisturbed", "power_sample_w", "power_sample_time_s"]
+"""Columns that hold many values in each row."""
+
 MERGED = _schema(
     "merged",
     [
