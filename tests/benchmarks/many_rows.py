@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-
 from opcost.costs.explanation import OF_OPERATORS
 from opcost.databases.database import REFERENCE
 from opcost.models import zoo
