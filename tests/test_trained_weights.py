@@ -1,4 +1,4 @@
-"""Trained weights: of a file or of torchvision's cache; never downloaded, and no code is executed."""
+"""Trained weights of a file or of torchvision's cache: nothing is downloaded, no code executed."""
 
 import hashlib
 import os
