@@ -19,9 +19,11 @@ from opcost.commands.parameters import (
     MemorySize,
     Model,
     Number,
+    Share,
 )
 from opcost.costs.explanation import Explanation, explain
 from opcost.costs.explanation_text import as_text
+from opcost.costs.growth import growth, growth_text
 from opcost.costs.memory_use import (
     MemoryUse,
     fit,
@@ -101,6 +103,12 @@ _PATH = click.Path(path_type=Path)
     help="Memory, such as 16GiB: also print the largest batch that fits into it.",
 )
 @click.option(
+    "--until",
+    type=Share(),
+    help="Such as 95%: also print the costliest parts, measured ones only, until their sum is so "
+    "near the time of the model end to end, and what the others take.",
+)
+@click.option(
     "--per",
     metavar="WORK",
     help="First print the cost of so many samples of the batch, such as '1000 images', or, of a "
@@ -141,6 +149,7 @@ def command(
     budget_bytes: int | None,
     memory: bool,
     fit_bytes: int | None,
+    until: float | None,
     per: str | None,
     price: str | None,
     predict: bool,
@@ -190,6 +199,8 @@ def command(
             "--fit varies the batch size of one model: give a model without generation, and inputs "
             "without their first dimension, with --batch 1"
         )
+    if until is not None and defined.generations:
+        raise OpcostError(f"--until: {model} is requests of several steps: give one as a model")
     extracted = [tuples_of(each, search_path, settings) for each in defined.models.values()]
     for each in extracted:
         if each.refusal is not None:
@@ -197,8 +208,11 @@ def command(
     if not defined.generations:
         [tuples] = extracted
         found: Sequence[Explanation | RequestExplanation] = (
-            explained := explain(tuples, paths, targets, predict and budget_bytes is None)
+            explained := explain(
+                tuples, paths, targets, predict and budget_bytes is None and until is None
+            )
         )
+        grown = [growth(each, until) for each in explained if each.has_data] if until else []
         what = {"definition": json.loads(defined.models[tuples.model].to_json())}
         text = partial(as_text, tuples, explained, name=model, details=details)
         if budget_bytes is not None:
@@ -227,6 +241,8 @@ def command(
         targets_found = [each.to_document() for each in found]
         for document, answer in zip(targets_found, answers, strict=False):
             document["offload"] = answer.to_document()
+        for document, each_growth in zip(targets_found, grown, strict=False):
+            document["until"] = each_growth.to_document()
         for document, cost in zip(targets_found, work, strict=False):
             document["units"] = cost.to_document()
         name = generation.name if defined.generations else extracted[0].model
@@ -241,6 +257,8 @@ def command(
         show(text(top=top, depth=depth))
         if budget_bytes is not None:
             show(f"\n{offload_as_text(offloaded, answers, top)}")
+        if grown:
+            show(f"\n{growth_text(grown)}")
         for use in uses:
             show(f"\n{memory_as_text(use, top)}")
         if fit_bytes is not None:
@@ -250,6 +268,8 @@ def command(
         complete = [a and b.is_complete for a, b in zip(complete, answers, strict=True)]
     if of_energy:
         complete = [a and b.energy is not None for a, b in zip(complete, work, strict=True)]
+    if until is not None:
+        complete = [each.reached is not None for each in grown]
     if not any(complete):
         raise SystemExit(INCOMPLETE)
 
