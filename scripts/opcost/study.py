@@ -234,15 +234,14 @@ def _measurement(
 ) -> MeasurementSettings:
     """The settings, with the definition of the model that `operand_values` names."""
     name = document["operand_values"]
-    if name is None:
-        return MeasurementSettings(**document)
-    if name not in models or models[name].is_operator:
-        known = [each for each, model in models.items() if not model.is_operator]
+    known = {each: model for each, model in models.items() if not model.is_operator}
+    if name is not None and name not in known:
         raise OpcostError(
             f"measurement.operand_values: {name!r} is no model of this study. "
             f"{closest(name, known)}".rstrip()
         )
-    return MeasurementSettings(**{**document, "operand_values": models[name].to_json()})
+    values = None if name is None else known[name].to_json()
+    return MeasurementSettings(**{**document, "operand_values": values})
 
 
 def _without_axes(config: Any) -> Any:

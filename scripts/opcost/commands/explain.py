@@ -19,7 +19,6 @@ from opcost.commands.parameters import (
     MemorySize,
     Model,
     Number,
-    Share,
 )
 from opcost.costs.explanation import Explanation, explain
 from opcost.costs.explanation_text import as_text
@@ -104,9 +103,9 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option(
     "--until",
-    type=Share(),
-    help="Such as 95%: also print the costliest parts, measured ones only, until their sum is so "
-    "near the time of the model end to end, and what the others take.",
+    type=Number(0, 1, min_open=True),
+    help="Such as 0.95: also print the costliest parts, only measured ones, until their sum is so "
+    "near the time end to end, and what the others take.",
 )
 @click.option(
     "--per",
@@ -200,7 +199,7 @@ def command(
             "without their first dimension, with --batch 1"
         )
     if until is not None and defined.generations:
-        raise OpcostError(f"--until: {model} is requests of several steps: give one as a model")
+        raise OpcostError(f"--until: {model} is requests of several steps, not one model")
     extracted = [tuples_of(each, search_path, settings) for each in defined.models.values()]
     for each in extracted:
         if each.refusal is not None:
@@ -208,9 +207,7 @@ def command(
     if not defined.generations:
         [tuples] = extracted
         found: Sequence[Explanation | RequestExplanation] = (
-            explained := explain(
-                tuples, paths, targets, predict and budget_bytes is None and until is None
-            )
+            explained := explain(tuples, paths, targets, predict and not (budget_bytes or until))
         )
         grown = [growth(each, until) for each in explained if each.has_data] if until else []
         what = {"definition": json.loads(defined.models[tuples.model].to_json())}
@@ -241,13 +238,12 @@ def command(
         targets_found = [each.to_document() for each in found]
         for document, answer in zip(targets_found, answers, strict=False):
             document["offload"] = answer.to_document()
-        for document, each_growth in zip(targets_found, grown, strict=False):
-            document["until"] = each_growth.to_document()
         for document, cost in zip(targets_found, work, strict=False):
             document["units"] = cost.to_document()
         name = generation.name if defined.generations else extracted[0].model
         document = {"model": name, **what, "targets": targets_found}
         document |= {"memory": [each.to_document() for each in uses]} if uses else {}
+        document |= {"until": grown} if grown else {}
         if fit_bytes is not None:
             document["fit"] = {"bytes": fit_bytes, "batch_size": fitting[0], "text": fitting[1]}
         show(json.dumps(document, indent=2, default=dict))
@@ -257,8 +253,8 @@ def command(
         show(text(top=top, depth=depth))
         if budget_bytes is not None:
             show(f"\n{offload_as_text(offloaded, answers, top)}")
-        if grown:
-            show(f"\n{growth_text(grown)}")
+        for until_near in grown:
+            show(f"\n{growth_text(until_near)}")
         for use in uses:
             show(f"\n{memory_as_text(use, top)}")
         if fit_bytes is not None:
@@ -269,7 +265,7 @@ def command(
     if of_energy:
         complete = [a and b.energy is not None for a, b in zip(complete, work, strict=True)]
     if until is not None:
-        complete = [each.reached is not None for each in grown]
+        complete = [each["reached"] is not None for each in grown]
     if not any(complete):
         raise SystemExit(INCOMPLETE)
 

@@ -127,19 +127,6 @@ class Number(click.FloatRange):
         return found
 
 
-class Share(click.ParamType):
-    """A share in per cent: 95%."""
-
-    name = "X%"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> float:
-        """Convert to a number between 0 and 1."""
-        match = re.fullmatch(r"(\d{1,2}(?:\.\d{1,4})?) *%", str(value))
-        if match is None or not float(match[1]):
-            self.fail(f"{value!r}: give a share between 0% and 100%, such as 95%", param, ctx)
-        return float(match[1]) / 100
-
-
 class LimitOfIncrease(click.ParamType):
     """A limit of a gate: time>5%."""
 
