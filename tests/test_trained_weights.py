@@ -71,13 +71,15 @@ def test_weights_that_modules_share_may_be_in_a_file_once(here):
     assert torch.equal(build(defined, here)[3].weight, state["2.weight"])
 
 
-def test_models_of_transformers_take_a_file(here):
+@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
+def test_models_of_transformers_take_a_file(here, suffix, capfd):
     transformers = pytest.importorskip("transformers")
     small = {"vocab_size": 100, "n_embd": 32, "n_layer": 1, "n_head": 4}
     trained = transformers.GPT2LMHeadModel(transformers.GPT2Config(**small))
-    torch.save(trained.state_dict(), here / "gpt2.pt")
+    state = {name: each for name, each in trained.state_dict().items() if name != "lm_head.weight"}
+    {"pt": torch.save, "safetensors": save_file}[suffix](state, here / f"gpt2.{suffix}")
     defined = definition(
-        "gpt2.pt",
+        f"gpt2.{suffix}",
         here,
         model="transformers:GPT2LMHeadModel",
         arguments=small,
@@ -85,6 +87,7 @@ def test_models_of_transformers_take_a_file(here):
     )
     assert torch.equal(build(defined, here).lm_head.weight, trained.lm_head.weight)
     assert model_calls(defined, here).calls
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_other_weights_are_another_model_which_is_extracted_and_measured_again(here):

@@ -73,7 +73,7 @@ def read_state(file: Path) -> State:
         if file.suffix == ".safetensors":
             state = _safetensors(file)
         else:
-            state = torch.load(file, map_location="cpu", weights_only=True)
+            state = torch.load(file, map_location=lambda memory, _: memory, weights_only=True)
     except (OpcostError, MemoryError):
         raise
     except Exception as error:
