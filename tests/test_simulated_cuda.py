@@ -92,6 +92,12 @@ def test_matrix_products_and_convolutions_follow_a_roofline(found):
     assert probe["convolution"] == pytest.approx(scale * (floor_s + flops / 50e12))
 
 
+def test_only_a_target_with_cudnn_benchmark_uses_the_algorithm_that_cudnn_finds(launches):
+    counts = launches("algorithms")
+    assert counts["cudnnConvolutionForward"] == 2
+    assert counts["cudnnConvolutionForward, tried"] == 3
+
+
 def test_launches_block_while_the_queue_is_full(found, launches):
     probe = found("queue")
     assert probe["done_s"] >= 1400 * 100e-6

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from opcost.configuration import checked
 from opcost.devices.kinds import kind_of, protocol_version
-from opcost.errors import OpcostError
+from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.axes import Sweep, expand, label, places, value_of
 from opcost.models.configs import Defined, load_models, name_of
@@ -68,7 +68,10 @@ BURST, SUSTAINED = "burst", "sustained"
 
 @dataclass(frozen=True)
 class MeasurementSettings:
-    """How to measure; config/config.yaml and its schema describe each setting."""
+    """How to measure; config/config.yaml and its schema describe each setting.
+
+    `operand_values` is the definition, as JSON, of the model whose values operators get.
+    """
 
     cache_state: str
     seed: int
@@ -89,6 +92,7 @@ class MeasurementSettings:
     timeout_s: float
     operation: str = BURST
     energy: bool = True
+    operand_values: str | None = None
 
     @property
     def is_sustained(self) -> bool:
@@ -189,7 +193,9 @@ def load_study(config: Mapping[str, Any]) -> Study:
         )
     for least, most in (("min_time_s", "max_time_s"), ("power_min_s", "power_max_s")):
         _check_limits(document["measurement"], least, most)
-    measurement = MeasurementSettings(**document["measurement"])
+    configs = _configs(document)
+    models = _models(document, configs)
+    measurement = _measurement(document["measurement"], models)
     if measurement.is_sustained and not measurement.energy:
         raise OpcostError(
             "measurement.operation: sustained, with energy: false: sustained operation is measured "
@@ -201,10 +207,9 @@ def load_study(config: Mapping[str, Any]) -> Study:
     _check_operating_points(targets)
     target_sweeps = _target_sweeps(targets)
     requests = {name: ClusterRequest(**target.pop("cluster")) for name, target in targets.items()}
-    configs = _configs(document)
     _check_axes(_sweeps(configs), target_sweeps)
     return Study(
-        models=_models(document, configs),
+        models=models,
         configs=configs,
         target_sweeps=target_sweeps,
         model_directory=Path(document["model_directory"]),
@@ -222,6 +227,21 @@ def load_study(config: Mapping[str, Any]) -> Study:
         cluster_requests=requests,
         published=read_published(Path(document["published"])) if document["published"] else (),
     )
+
+
+def _measurement(
+    document: Mapping[str, Any], models: Mapping[str, ModelDefinition]
+) -> MeasurementSettings:
+    """The settings, with the definition of the model that `operand_values` names."""
+    name = document["operand_values"]
+    known = {each: model for each, model in models.items() if not model.is_operator}
+    if name is not None and name not in known:
+        raise OpcostError(
+            f"measurement.operand_values: {name!r} is no model of this study. "
+            f"{closest(name, known)}".rstrip()
+        )
+    values = None if name is None else known[name].to_json()
+    return MeasurementSettings(**{**document, "operand_values": values})
 
 
 def _without_axes(config: Any) -> Any:

@@ -155,6 +155,12 @@ class Target:
         column="whether the memory lies in huge pages; null if that was left to the system",
         set_by="opcost.devices.memory_placement:use_huge_pages",
     )
+    cudnn_benchmark: bool = _setting(
+        "Whether cuDNN tries its algorithms for each convolution of new sizes, before it is timed, "
+        "and uses the fastest (torch.backends.cudnn.benchmark).",
+        _YES_OR_NO,
+        default=False,
+    )
 
     @property
     def operating_point(self) -> OperatingPoint:

@@ -121,6 +121,17 @@ def rooflines():
     return result
 
 
+@probe()
+def algorithms():
+    for tries, size in ((False, 28), (True, 56)):  # a process keeps the algorithm of a size
+        where = open_device(Target("cuda", 1, False, cudnn_benchmark=tries)).torch_device
+        image = torch.zeros(8, 64, size, size, device=where)
+        weight = torch.zeros(64, 64, 3, 3, device=where)
+        for _ in range(2 + tries):
+            nn.functional.conv2d(image, weight, padding=1)
+    return {}
+
+
 @probe(kernels="vectorized_elementwise=100")
 def queue():
     values = torch.zeros(4, device="cuda")

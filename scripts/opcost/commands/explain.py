@@ -22,6 +22,7 @@ from opcost.commands.parameters import (
 )
 from opcost.costs.explanation import MOST_PREDICTED, Explanation, explain
 from opcost.costs.explanation_text import as_text
+from opcost.costs.growth import growth, growth_text
 from opcost.costs.memory_use import (
     MemoryUse,
     fit,
@@ -101,6 +102,12 @@ _PATH = click.Path(path_type=Path)
     help="Memory, such as 16GiB: also print the largest batch that fits into it.",
 )
 @click.option(
+    "--until",
+    type=Number(0, 1, min_open=True),
+    help="Such as 0.95: also print the costliest parts, only measured ones, until their sum is so "
+    "near the time end to end, and what the others take.",
+)
+@click.option(
     "--per",
     metavar="WORK",
     help="First print the cost of so many samples of the batch, such as '1000 images', or, of a "
@@ -141,6 +148,7 @@ def command(
     budget_bytes: int | None,
     memory: bool,
     fit_bytes: int | None,
+    until: float | None,
     per: str | None,
     price: str | None,
     predict: bool,
@@ -190,6 +198,8 @@ def command(
             "--fit varies the batch size of one model: give a model without generation, and inputs "
             "without their first dimension, with --batch 1"
         )
+    if until is not None and defined.generations:
+        raise OpcostError(f"--until: {model} is requests of several steps, not one model")
     extracted = [tuples_of(each, search_path, settings) for each in defined.models.values()]
     for each in extracted:
         if each.refusal is not None:
@@ -197,8 +207,9 @@ def command(
     if not defined.generations:
         [tuples] = extracted
         found: Sequence[Explanation | RequestExplanation] = (
-            explained := explain(tuples, paths, targets, predict and budget_bytes is None)
+            explained := explain(tuples, paths, targets, predict and not (budget_bytes or until))
         )
+        grown = [growth(each, until) for each in explained if each.has_data] if until else []
         what = {"definition": json.loads(defined.models[tuples.model].to_json())}
         text = partial(as_text, tuples, explained, name=model, details=details)
         if budget_bytes is not None:
@@ -232,6 +243,7 @@ def command(
         name = generation.name if defined.generations else extracted[0].model
         document = {"model": name, **what, "targets": targets_found}
         document |= {"memory": [each.to_document() for each in uses]} if uses else {}
+        document |= {"until": grown} if grown else {}
         if fit_bytes is not None:
             document["fit"] = {"bytes": fit_bytes, "batch_size": fitting[0], "text": fitting[1]}
         show(json.dumps(document, indent=2, default=dict))
@@ -243,6 +255,8 @@ def command(
             show(f"Nothing is predicted for {len(found)} targets: name some with --target")
         if budget_bytes is not None:
             show(f"\n{offload_as_text(offloaded, answers, top)}")
+        for until_near in grown:
+            show(f"\n{growth_text(until_near)}")
         for use in uses:
             show(f"\n{memory_as_text(use, top)}")
         if fit_bytes is not None:
@@ -252,6 +266,8 @@ def command(
         complete = [a and b.is_complete for a, b in zip(complete, answers, strict=True)]
     if of_energy:
         complete = [a and b.energy is not None for a, b in zip(complete, work, strict=True)]
+    if until is not None:
+        complete = [each["reached"] is not None for each in grown]
     if not any(complete):
         raise SystemExit(INCOMPLETE)
 

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from opcost.commands import explain
 from opcost.commands.parameters import Database, Model
+from opcost.costs.call_graph import write_graph
 from opcost.costs.explanation import Explanation
 from opcost.costs.explanation import explain as explained_on
 from opcost.costs.model_argument import config_path, find_model, run_command
@@ -28,6 +29,13 @@ _OF_A_MODEL = ("inputs", "batch_size", "arguments", "dtype", "channels_last")
 _OF_A_TRACE = (*_OF_A_MODEL, "databases", "targets", "timeout")
 _OPTIONS = [each for each in explain.command.params if each.name in _OF_A_TRACE]
 _MISSING = 3
+_OF_MODELS = {
+    ".dot": (write_graph, "To draw them: dot -Tsvg -O {}"),
+    ".graph.json": (write_graph, "Each node has the `id` of the one that it is `inside`"),
+    ".speedscope.json": (write_trace, "To look at them, open {} at https://www.speedscope.app"),
+    ".json": (write_trace, "To look at them, open {} at https://ui.perfetto.dev"),
+}
+"""Suffix -> what writes such a file of a model, and how to look at it."""
 
 
 @click.command()
@@ -42,8 +50,8 @@ _MISSING = 3
 def command(
     context: click.Context, /, source: str, output: Path, features: bool, **of_a_trace: Any
 ) -> None:
-    """Write a database as CSV, SQLite or DuckDB, or the estimate of a model as a trace, by the
-    suffix of OUTPUT.
+    """Write a database as CSV, SQLite or DuckDB, or the estimate of a model as a trace or graph, by
+    the suffix of OUTPUT.
 
     With .csv, .sqlite, .db (SQLite) or .duckdb, SOURCE is a database. Table "operators" has the
     rows, table "column_descriptions" the meanings of the columns. CSV and SQLite have no lists: raw
@@ -73,13 +81,19 @@ def command(
     \b
     opcost export resnet50 resnet50.speedscope.json --input 32x3x224x224 --target h100
     opcost export config/models/resnet34_56.yaml trace.json
+
+    With .dot (of Graphviz) or .graph.json, a graph has the modules and operators of the model, each
+    inside the module that calls it, with calls, time and energy; it has no data flow.
+
+    \b
+    opcost export resnet50 resnet50.dot --input 32x3x224x224 --target h100
     """
-    if output.suffix == ".json" and not features:
+    if output.name.endswith(tuple(_OF_MODELS)) and not features:
         _trace(source, output, **of_a_trace)
         return
     for option in _OPTIONS:
         if context.get_parameter_source(str(option.name)) != ParameterSource.DEFAULT:
-            raise click.UsageError(f"{option.opts[0]} is for a trace, a file that ends in .json")
+            raise click.UsageError(f"{option.opts[0]} is for a trace or graph, in .json or .dot")
     write = export_features if features else export
     show(f"{write(Database().convert(source, None, context), output)} rows in {output}")
 
@@ -106,14 +120,14 @@ def _trace(
     if tuples.refusal is not None:
         raise OpcostError(f"{model}: {tuples.refusal}")
     chosen = _complete_one(explained_on(tuples, paths, targets), model)
-    write_trace(chosen, output)
+    write, look = next(each for end, each in _OF_MODELS.items() if output.name.endswith(end))
+    write(chosen, output)
     time = chosen.estimate.time
     assert time is not None
     calls = counted(len(chosen.estimate.model.calls), "call")
-    viewer = "www.speedscope.app" if output.name.endswith(".speedscope.json") else "ui.perfetto.dev"
     show(
         f"{calls} of {tuples.model} in {output}, estimated to take {seconds(time.value)} on "
-        f"{chosen.target}. To look at them, open the file at https://{viewer}"
+        f"{chosen.target}. {look.format(shlex.quote(str(output)))}"
     )
 
 
@@ -130,7 +144,7 @@ def _complete_one(found: Sequence["Explanation"], model: str) -> "Explanation":
         named = [f"--target {shlex.quote(each.conditions_id or each.target)}" for each in complete]
         if len({*named}) < len(named):
             named = [f"--database {shlex.quote(str(each.database))}" for each in complete]
-        raise OpcostError(f"a trace is of one target: choose {' or '.join(named)}")
+        raise OpcostError(f"the file is of one target: choose {' or '.join(named)}")
     nearest = max(found, key=lambda each: len(each.estimate.measured))
     said = f"{model} has no time on target {nearest.target}: {nearest.estimate.time_reason}"
     definition = nearest.estimate.model.definition

@@ -24,7 +24,7 @@ from opcost.rows.quantities import ENERGY, TIME
 
 
 @dataclass(frozen=True)
-class _Slice:
+class Slice:
     """A bar of the trace. `label` says more than `name`, for viewers that show no arguments."""
 
     kind: str
@@ -53,7 +53,7 @@ def _speedscope(explanation: Explanation) -> dict[str, Any]:
         "exporter": f"opcost@{opcost.__version__}",
         "shared": {"frames": [{"name": each.label} for each in frames]},
         "profiles": [{"type": "evented", "name": title, **span, "events": listed}],
-        "opcost": _metadata(explanation),
+        "opcost": metadata(explanation),
     }
 
 
@@ -67,10 +67,10 @@ def _perfetto(explanation: Explanation) -> dict[str, Any]:
         known = {name: value for name, value in each.arguments.items() if value is not None}
         more = {"ph": "B", "args": known} if kind == "O" else {"ph": "E"}
         found.append({**place, "name": each.name, "cat": each.kind, "ts": 1e6 * at_s, **more})
-    return {"traceEvents": found, "displayTimeUnit": "ns", "otherData": _metadata(explanation)}
+    return {"traceEvents": found, "displayTimeUnit": "ns", "otherData": metadata(explanation)}
 
 
-def _metadata(explanation: Explanation) -> dict[str, Any]:
+def metadata(explanation: Explanation) -> dict[str, Any]:
     """What the trace is of, and the conditions under which its operators were measured."""
     compared, row = explanation.compared, explanation.estimate.rows[0]
     costs = (*TIME.of("estimate").names, *ENERGY.of("estimate").names, "energy_reason")
@@ -89,12 +89,12 @@ def _metadata(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _events(explanation: Explanation) -> Iterator[tuple[str, float, _Slice]]:
+def _events(explanation: Explanation) -> Iterator[tuple[str, float, Slice]]:
     """Whether a slice opens ("O") or closes ("C"), after how many seconds, and which one."""
     assert explanation.estimate.time is not None
     total_s, at_s, sum_s = explanation.estimate.time.value, 0.0, 0.0
-    opened: list[_Slice] = []
-    for stack in _stacks(explanation):
+    opened: list[Slice] = []
+    for stack in stacks(explanation):
         pairs = zip(opened, stack[:-1], strict=False)
         common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
         yield from (("C", at_s, each) for each in reversed(opened[common:]))
@@ -107,7 +107,7 @@ def _events(explanation: Explanation) -> Iterator[tuple[str, float, _Slice]]:
     yield "C", total_s, opened[0]
 
 
-def _stacks(explanation: Explanation) -> Iterator[list[_Slice]]:
+def stacks(explanation: Explanation) -> Iterator[list[Slice]]:
     """Each call, after the slices around it; and at the end, the wait for the host."""
     estimate, model = explanation.estimate, explanation.estimate.model
     rows = {term.record.operator_tuple.tuple_id: term.row for term in estimate.terms}
@@ -116,17 +116,17 @@ def _stacks(explanation: Explanation) -> Iterator[list[_Slice]]:
         for row in map(rows.get, model.by_id)
     ]
     classes = {call.module_path: call.module_class for call in model.calls}
-    root = _Slice("model", model.model, model.model, _metadata(explanation))
+    root = Slice("model", model.model, model.model, metadata(explanation))
     sums = estimate.operators_time, estimate.operators_energy
     power_w = sums[1].value / sums[0].value if sums[0] and sums[1] else None
     more_s = [] if estimate.iteration else estimate.overhead_by_call_s
     for call, beyond_s in zip(model.calls, more_s or [0.0] * len(model.calls), strict=True):
         around = [root]
-        around += [_Slice("phase", call.phase, call.phase)] if model.trains else []
+        around += [Slice("phase", call.phase, call.phase)] if model.trains else []
         for path in itertools.accumulate(filter(None, call.module_path.split(".")), "{}.{}".format):
             label = f"{path} ({classes[path]})" if path in classes else path
             about = {"parameters": (model.module_parameters or {}).get(path)}
-            around.append(_Slice("module", path, label, about | {"class": classes.get(path)}))
+            around.append(Slice("module", path, label, about | {"class": classes.get(path)}))
         record = model.tuples[call.position]
         own, (time, energy) = record.operator_tuple, found[call.position]
         energy_j = (energy.value if energy else 0.0) + (power_w or 0.0) * beyond_s
@@ -143,8 +143,8 @@ def _stacks(explanation: Explanation) -> Iterator[list[_Slice]]:
             "bytes": record.bytes,
         }
         kind = "operator" if record.launches_kernel else "view"
-        yield [*around, _Slice(kind, own.name, str(own), arguments)]
+        yield [*around, Slice(kind, own.name, str(own), arguments)]
     if estimate.iteration and estimate.iteration.idle.value:
         rest_j = estimate.energy.value - sums[1].value if estimate.energy and sums[1] else None
         wait = {"time_s": estimate.iteration.idle.value, "energy_j": rest_j}
-        yield [root, _Slice("wait", WAITING, WAITING, wait)]
+        yield [root, Slice("wait", WAITING, WAITING, wait)]

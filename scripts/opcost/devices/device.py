@@ -176,6 +176,7 @@ def open_device(target: Target) -> Device:
     torch.set_num_threads(target.threads)
     torch.backends.cuda.matmul.allow_tf32 = target.tf32
     torch.backends.cudnn.allow_tf32 = target.tf32
+    torch.backends.cudnn.benchmark = target.cudnn_benchmark
     device = find_device(target.device)
     device.prepare()
     return device

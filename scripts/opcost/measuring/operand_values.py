@@ -1,15 +1,17 @@
 """Values for the tensors of a replayed operator.
 
-Power depends on data (arXiv 2409.18324), and time may: values are pseudo-random, normal if the
-operator allows it, never uninitialised memory, and zeros only if a tuple requests them. If the size
-of a result depends on values, they are chosen to give the recorded size. Integers that select,
-count or bound something fit it, or the operator is refused.
+Power depends on data (arXiv 2409.18324), and time may: values are those of a model's call, if they
+are given, or else pseudo-random, normal if the operator allows it, never uninitialised memory, and
+zeros only if a tuple requests them. If the size of a result depends on values, they are chosen to
+give the recorded size. Integers that select, count or bound something fit it, or the operator is
+refused.
 """
 
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -44,13 +46,21 @@ class _Argument:
         return re.fullmatch(pattern, f"{self.base}.{self.name}") is not None
 
 
-def draws(operator_tuple: OperatorTuple, outputs: Sequence[TensorSpec]) -> Iterator[Draw]:
+def draws(
+    operator_tuple: OperatorTuple,
+    outputs: Sequence[TensorSpec],
+    values: Sequence[torch.Tensor] = (),
+) -> Iterator[Draw]:
     """A `Draw` for each tensor of a tuple, in the order of `OperatorTuple.tensors`.
 
-    `outputs` are the recorded results; without them, their sizes are not reproduced. Raises
-    UnsupportedOperator for integers whose allowed values are unknown.
+    `outputs` are the recorded results; without them, their sizes are not reproduced. Of `values`,
+    if given, floating-point tensors are used as they are. Raises UnsupportedOperator for integers
+    whose allowed values are unknown.
     """
-    for argument in _arguments(operator_tuple, outputs):
+    for argument, given in zip_longest(_arguments(operator_tuple, outputs), values):
+        if given is not None and argument.spec.may_have_zeros:
+            yield _as_given(argument.spec, given)
+            continue
         draw = _draw(argument, operator_tuple.in_place)
         if draw is None:
             raise UnsupportedOperator(
@@ -289,11 +299,20 @@ _Values = Callable[[torch.Generator], torch.Tensor]
 
 def _special(argument: _Argument) -> Draw | None:
     """A `Draw` for an argument whose values determine sizes, or have an order; else None."""
-    spec, steps = argument.spec, strides(argument.spec)
-    once = (size if step else 1 for size, step in zip(spec.shape, steps, strict=True))
-    dense = replace(spec, shape=tuple(once))  # without repetitions of an expanded tensor
+    dense = _dense(argument.spec)
     values = _structured(replace(argument, spec=dense))
     return None if values is None else _strided(dense, values)
+
+
+def _dense(spec: TensorSpec) -> TensorSpec:
+    """The spec without repetitions of an expanded tensor."""
+    pairs = zip(spec.shape, strides(spec), strict=True)
+    return replace(spec, shape=tuple(size if step else 1 for size, step in pairs))
+
+
+def _as_given(spec: TensorSpec, values: torch.Tensor) -> Draw:
+    dense = _dense(spec)
+    return _strided(dense, lambda _: values[tuple(map(slice, dense.shape))])
 
 
 def _structured(argument: _Argument) -> _Values | None:

@@ -79,13 +79,14 @@ def operand_sets(
     rotation: Rotation,
     seed: int,
     outputs: Sequence[TensorSpec] = (),
+    values: Sequence[torch.Tensor] = (),
 ) -> OperandSets:
     """Operand sets with the requested rotation.
 
     `outputs` are the recorded results: their memory rotates, too, and values are chosen to give
-    their sizes. Free memory and a maximum number of sets may reduce the footprint. Raises
-    OutOfMemory if not even one set fits, and UnsupportedOperator on a processor for operands in the
-    memory of a host.
+    their sizes, unless `values` of all tensors are given. Free memory and a maximum number of sets
+    may reduce the footprint. Raises OutOfMemory if not even one set fits, and UnsupportedOperator
+    on a processor for operands in the memory of a host.
     """
     copy_of(operator_tuple)
     names = [name for name, value in operator_tuple.arguments for _ in tensors_in(value)]
@@ -100,7 +101,7 @@ def operand_sets(
     columns = [
         _tensors(spec, draw, count, device, generator, other_values=not is_held)
         for spec, draw, count, is_held in zip(
-            specs, draws(operator_tuple, outputs), counts, held, strict=True
+            specs, draws(operator_tuple, outputs, values), counts, held, strict=True
         )
     ]
     first = [column[0] for column in columns]

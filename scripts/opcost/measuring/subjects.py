@@ -20,6 +20,7 @@ from opcost.rows.flags import (
     COMPILED_PARTS,
     DEGENERATE_VALUES,
     FOOTPRINT_WITHIN_CACHE,
+    MODEL_VALUES,
     VALUE_DEPENDENT,
 )
 from opcost.study import MeasurementSettings
@@ -86,19 +87,19 @@ class Subject(ABC):
 
 
 class OperatorSubject(Subject):
-    """One operator tuple."""
+    """One operator tuple; `search_path` is the folder of the code of a model with its values."""
 
     kind = "operator"
 
-    def __init__(self, record: TupleRecord) -> None:
-        self.record = record
+    def __init__(self, record: TupleRecord, search_path: Path | None = None) -> None:
+        self.record, self.search_path = record, search_path
         self.name = f"operator tuple {record.operator_tuple.tuple_id}"
         self.description = str(record.operator_tuple)
 
     @classmethod
     def named(cls, name: str, tuples: Path, search_path: Path) -> Self:
         """The tuple with an id."""
-        return cls(read_record(tuples, name))
+        return cls(read_record(tuples, name), search_path)
 
     @property
     def schema(self) -> "pa.Schema":
@@ -116,10 +117,16 @@ class OperatorSubject(Subject):
     def set_up(self, station: "Station") -> SetUp:
         """Create operand sets for the cache state."""
         from opcost.measuring.operands import degenerate
+        from opcost.measuring.tracing import values_in_model
         from opcost.measuring.workload import caches_bytes, operator_workload
 
         settings, device = station.conditions.measurement, station.device
-        workload = operator_workload(self.record, device, settings.cache_state, settings.seed)
+        model, operator_tuple = settings.operand_values, self.record.operator_tuple
+        values = None
+        if model is not None and not operator_tuple.in_place:  # it would overwrite them
+            values = values_in_model(device, operator_tuple, model, self.search_path)
+        cache_state, seed = settings.cache_state, settings.seed
+        workload = operator_workload(self.record, device, cache_state, seed, values or ())
         operands = workload.operands
         within = operands.footprint_bytes < caches_bytes(device)
         return SetUp(
@@ -133,6 +140,8 @@ class OperatorSubject(Subject):
                 FOOTPRINT_WITHIN_CACHE: settings.cache_state == "cold" and within,
                 DEGENERATE_VALUES: degenerate(operands.calls[0]),
                 VALUE_DEPENDENT: self.record.value_dependent,
+                MODEL_VALUES: values is not None
+                and any(spec.may_have_zeros for _, spec in operator_tuple.tensors),
             },
         )
 

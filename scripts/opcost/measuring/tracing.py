@@ -1,23 +1,29 @@
-"""Trace the calls that a model makes on a target's device."""
+"""Trace the calls that a model makes on a target's device, and the values of their tensors."""
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from opcost.devices.device import Device
-from opcost.measuring.supervision import check_inputs_fit
+from opcost.measuring.supervision import Supervision, check_inputs_fit
 from opcost.models.conditions import conditions
 from opcost.models.construction import build
 from opcost.models.definition import ModelDefinition
 from opcost.models.iteration import iteration_of
+from opcost.models.operator_calls import OperatorCalls
 from opcost.models.source import ChangedSource
 from opcost.models.user_code import reason, user_code
 from opcost.text import shortened
 from opcost.tuples.calls import ModelCalls, recorded_calls
+from opcost.tuples.description import describe
 from opcost.tuples.extraction import distinct_tuples
 from opcost.tuples.model_tuples import ModelTuples
+from opcost.tuples.operator_tuple import OperatorTuple
+from opcost.tuples.replay import tensors_in_tree
 
 _MAX_REASON = 1000
 
@@ -58,15 +64,55 @@ def trace_on(
     )
 
 
-def _traced(device: Device, definition: ModelDefinition, search_path: Path) -> ModelCalls:
-    """The calls of the model as it is measured: with the weights and inputs of its definition."""
+def _traced(
+    device: Device,
+    definition: ModelDefinition,
+    search_path: Path | None,
+    watch: AbstractContextManager[Any] | None = None,
+) -> ModelCalls:
+    """The calls of the model as it is measured: with the weights and inputs of its definition. It
+    runs inside `watch`.
+    """
     check_inputs_fit(definition, device)
     where = device.torch_device
     with conditions(definition.trains), user_code():
         module = build(definition, search_path).to(where)
         run, inputs, _ = iteration_of(definition, module, search_path, device=where)
         args, kwargs = inputs.to(where)
-    return recorded_calls(run, args, kwargs, definition.name, where, from_config=True)
+    with watch or nullcontext():
+        return recorded_calls(run, args, kwargs, definition.name, where, from_config=True)
+
+
+class _FirstCall(OperatorCalls):
+    """Keeps a copy of the tensors of the first call of an operator tuple."""
+
+    def __init__(self, wanted: OperatorTuple) -> None:
+        super().__init__()
+        self._wanted = wanted
+        self.tensors: list[torch.Tensor] | None = None
+
+    def _called(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.tensors is None and describe(func, args, kwargs) == self._wanted:
+            names = [argument.name for argument in func._schema.arguments]
+            given = {**dict(zip(names, args, strict=False)), **kwargs}
+            held = [given[name] for name, _ in self._wanted.arguments]
+            self.tensors = [each.detach().clone() for each in tensors_in_tree(held)]
+        return func(*args, **kwargs)
+
+
+def values_in_model(
+    device: Device, operator_tuple: OperatorTuple, model: str, search_path: Path | None
+) -> list[torch.Tensor] | None:
+    """The tensors of a tuple's first call in a model, by its definition as JSON, in the order of
+    `OperatorTuple.tensors`. None if the model makes no such call on the device.
+    """
+    definition = ModelDefinition.from_json(model)
+    supervision = Supervision(definition.name, device.torch_device)
+    first = _FirstCall(operator_tuple)
+    with torch.inference_mode(False):
+        _traced(device, definition, search_path, first)
+    supervision.settle()
+    return first.tensors
 
 
 def _marked(executed: ModelCalls, extracted: ModelTuples) -> ModelCalls:

@@ -113,16 +113,21 @@ class ModelWorkload:
 
 
 def operator_workload(
-    record: TupleRecord, device: Device, cache_state: str, seed: int
+    record: TupleRecord,
+    device: Device,
+    cache_state: str,
+    seed: int,
+    values: Sequence[torch.Tensor] = (),
 ) -> OperatorWorkload:
     """The workload of an operator tuple in a cache state.
 
     In state `model`, as inside a model, weights come from memory, because they were last used a
     whole pass ago; activations were written by the previous operator, and results go to memory that
-    other operators have used. Raises what `operand_sets` raises, and UnsuitableOperands.
+    other operators have used. `values` are those of its tensors, if not drawn. Raises what
+    `operand_sets` raises, and UnsuitableOperands.
     """
     rotation = _rotation(record, device, cache_state)
-    operands = operand_sets(record.operator_tuple, device, rotation, seed, record.outputs)
+    operands = operand_sets(record.operator_tuple, device, rotation, seed, record.outputs, values)
     _try_out(operands.calls[0], record)
     return OperatorWorkload(operands)
 

@@ -162,6 +162,12 @@ def _model_and_layers(
             "tensors: leave it out, and write the list into inputs, as [[{shape: [3, 64, 64]}]]",
         )
     model = ModelDefinition(name, inputs, arrangement=arrangement, training=training, **document)
+    if model.has_named_weights and (model.factory or zoo.library_of(model.model)):
+        raise invalid(
+            source,
+            f"weights: {model.weights} is a name, and only torchvision's models have named "
+            "weights: give a file, with its suffix or folder",
+        )
     model = replace(model, source_digest=source_digest(directory, *model.code))
     if layers and (model.trains or model.generates):
         raise invalid(

@@ -4,7 +4,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from opcost.errors import OpcostError
 from opcost.models.definition import UNSCALED, ModelDefinition
 from opcost.models.source import check_unchanged, import_callable, own_arguments
+from opcost.models.trained_weights import cached_state, load_weights
 from opcost.models.user_code import errors_of, reason, user_code
 from opcost.models.zoo import constructor
 
@@ -28,7 +29,8 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
     """The module in eval or training mode, in the definition's dtype and memory format, on the CPU.
 
     Without a dtype, parameters and buffers keep theirs. `search_path` is searched first for a
-    factory's module. Nothing is downloaded: weights are random, and equal for equal definitions.
+    factory's module. Nothing is downloaded: weights are those of a file or of torchvision's cache,
+    or random, and equal for equal definitions.
     Raises OpcostError if the model cannot be built.
     """
     with errors_of(definition.name):
@@ -37,10 +39,10 @@ def build(definition: ModelDefinition, search_path: Path | None = None) -> nn.Mo
 
 def _built(definition: ModelDefinition, search_path: Path | None) -> nn.Module:
     construct, arguments = _constructor(definition, search_path)
-    architecture = _weights_left_out() if definition.zoo else nullcontext()
+    weights = _weights_left_out() if definition.zoo else _weights_of(definition)
     try:
         with (
-            architecture,
+            weights,
             torch.random.fork_rng(devices=[]),
             own_arguments(definition.factory or ""),
             user_code(),
@@ -48,6 +50,8 @@ def _built(definition: ModelDefinition, search_path: Path | None) -> nn.Module:
             torch.default_generator.manual_seed(definition.seed)
             module = construct(**arguments)
     except Exception as error:
+        if isinstance(error, OpcostError) and definition.has_named_weights:
+            raise
         remedy = ". Give others as NAME=VALUE with --argument, or as `arguments` of a model config"
         raise OpcostError(
             f"{definition.source} cannot be built with arguments "
@@ -61,6 +65,7 @@ def _built(definition: ModelDefinition, search_path: Path | None) -> nn.Module:
             f"{definition.factory} returned a {type(module).__name__}; "
             "it must return an nn.Module, and nothing beside it"
         )
+    load_weights(module, definition, search_path)
     try:
         with user_code():
             return _prepared(module, definition)
@@ -224,6 +229,15 @@ def _weights_left_out() -> Iterator[None]:
         _replaced_here(nn.Module, "load_state_dict", lambda *_, **__: None),
     ):
         yield
+
+
+def _weights_of(definition: ModelDefinition) -> AbstractContextManager[Any]:
+    """Let torchvision's constructors load named weights, from its cache only."""
+    if not definition.has_named_weights:
+        return nullcontext()
+    from torchvision.models import WeightsEnum
+
+    return _replaced_here(WeightsEnum, "get_state_dict", lambda own, **_: cached_state(own))
 
 
 def _replaced_here(holder: Any, name: str, replacement: Callable[..., Any]) -> Any:

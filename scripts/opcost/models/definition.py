@@ -121,7 +121,8 @@ class ModelDefinition:
     are built, and inputs without a dtype follow (`stating`). `zoo` marks a model selected by
     `torchvision`: it has the architecture of its published weights, and a failed extraction is
     recorded instead of raised. `source_digest` is a digest of the code of a factory and a loss
-    beside their config, without comments and formatting. `training` is None for inference.
+    beside their config, without comments and formatting, and of the file of `weights`, which are
+    random without one. `training` is None for inference.
     `autocast` is the dtype of torch.autocast, None without it. `cached_tokens` is None unless an
     iteration is a step of text generation: the number of tokens before the inputs whose keys and
     values are cached. `layer` is the path of a module that is run isolated, on the arguments that
@@ -147,6 +148,7 @@ class ModelDefinition:
     cached_tokens: int | None = None
     layer: str | None = None
     operator: SingleOperator | None = None
+    weights: str | None = None
 
     @property
     def is_operator(self) -> bool:
@@ -169,9 +171,15 @@ class ModelDefinition:
         return str(self.model or self.factory)
 
     @property
-    def code(self) -> tuple[str | None, str | None, str | None]:
-        """Factory, loss and model, whose code determines the calls."""
-        return self.factory, self.training.loss if self.training else None, self.model
+    def code(self) -> tuple[str | None, str | None, str | None, str | None]:
+        """Factory, loss, model and weights, whose code and values determine the calls."""
+        loss = self.training.loss if self.training else None
+        return self.factory, loss, self.model, self.weights
+
+    @property
+    def has_named_weights(self) -> bool:
+        """Whether `weights` is a name in torchvision, not a file."""
+        return self.weights is not None and self.weights.isidentifier()
 
     @property
     def batch_size(self) -> int | None:

@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 from opcost.errors import OpcostError, closest, refusal
-from opcost.files import content_of
+from opcost.files import content_of, opened
 from opcost.models.definition import ModelDefinition
 from opcost.models.user_code import reason, user_code
 from opcost.models.zoo import installed_version, library_of
@@ -48,6 +48,18 @@ def find_source(factory: str | None, directory: Path | None) -> Path | None:
         return None
     source = directory / (module.replace(".", "/") + ".py")
     return source if source.is_file() else None
+
+
+def find_weights(weights: str | None, directory: Path | None) -> Path | None:
+    """The file of a model's weights, by a path from `directory`; None if they are random, or have a
+    name in torchvision, such as IMAGENET1K_V2. Raises OpcostError if there is none.
+    """
+    if weights is None or weights.isidentifier():
+        return None
+    file = Path(os.path.normpath((directory or Path()).resolve() / Path(weights).expanduser()))
+    if not file.is_file():
+        raise OpcostError(f"there is no file {file}, which `weights: {weights}` names")
+    return file
 
 
 def sources_of(definition: ModelDefinition, config: str, directory: Path) -> list[Path]:
@@ -113,8 +125,10 @@ def source_digest(
     factory: str | None,
     loss: str | None = None,
     model: str | None = None,
+    weights: str | None = None,
 ) -> str | None:
-    """A digest of the code of a factory and a loss in `directory`, and of a library's model.
+    """A digest of the code of a factory and a loss in `directory`, of a library's model, and of a
+    file of weights.
 
     None if they are all elsewhere: in installed packages, or in torchvision. A library's code is
     known by its version. Raises OpcostError for a library that is not installed.
@@ -124,6 +138,9 @@ def source_digest(
     library = library_of(model)
     code = [f"{library} {installed_version(library)}"] if library is not None else []
     code += [ast.dump(_parsed(source)) for source in dict.fromkeys(sources)]
+    if (file := find_weights(weights, directory)) is not None:
+        with opened(file) as content:
+            code.append(hashlib.file_digest(content, "sha256").hexdigest())
     return hashlib.sha256("".join(code).encode()).hexdigest()[:16] if code else None
 
 
@@ -229,7 +246,7 @@ def _loaded(source: Path) -> ModuleType:
 
 
 def check_unchanged(definition: ModelDefinition, directory: Path | None) -> None:
-    """Raise ChangedSource if the user's code does not match the definition."""
+    """Raise ChangedSource if the user's code or weights do not match the definition."""
     if definition.source_digest is None or directory is None:
         return
     try:
@@ -240,7 +257,9 @@ def check_unchanged(definition: ModelDefinition, directory: Path | None) -> None
     except OSError as error:
         found, why = None, f" or cannot be read ({refusal(error)})"
     if found != definition.source_digest:
+        files = {"factory": definition.factory, "weights": definition.weights}
+        named = " or ".join(f"{key} {name!r}" for key, name in files.items() if name)
         raise ChangedSource(
-            f"the file of its factory {definition.factory!r} in {directory} has changed since the "
+            f"the file of its {named} in {directory} has changed since the "
             f"run began{why}. Run again, to extract and measure the model as it is now"
         )

@@ -1,5 +1,6 @@
 """Model configs of the models that a run names: one for each batch size and dtype."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,13 @@ from typing import Any, NamedTuple
 from opcost.errors import OpcostError, closest
 from opcost.models import zoo
 from opcost.models.definition import InputSpec
-from opcost.models.source import check_names_factory, factory_from, find_source, module_from
+from opcost.models.source import (
+    check_names_factory,
+    factory_from,
+    find_source,
+    find_weights,
+    module_from,
+)
 from opcost.plain_yaml import read_yaml
 
 _GENERIC = "build"
@@ -192,6 +199,8 @@ def _of_config(path: Path, options: Options, directory: Path) -> list[Variant]:
         raise OpcostError(f"{path} is not a model config (config/README.md)")
     if path.parent.resolve() != directory.resolve():
         config = {key: _from_there(value, path.parent, directory) for key, value in config.items()}
+        if (file := find_weights(config.get("weights"), path.parent)) is not None:
+            config["weights"] = os.path.relpath(file, directory.resolve())
     if not options.batches:
         return [Variant(path.stem, config, is_named=True)]
     try:

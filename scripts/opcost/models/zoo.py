@@ -1,9 +1,9 @@
 """Models of libraries: all of torchvision at their official inputs, selected by family and name;
 and those of others by name: `timm:resnet50d`, `transformers:LlamaForCausalLM`.
 
-Weights are random, and nothing is downloaded. Importing a library takes seconds, and Snakemake
-reads the study at each start: `torchvision_models.yaml` has the official inputs, and libraries are
-imported only where a model is built.
+Weights are random unless a definition names some, and nothing is downloaded. Importing a library
+takes seconds, and Snakemake reads the study at each start: `torchvision_models.yaml` has the
+official inputs, and libraries are imported only where a model is built.
 """
 
 import inspect
@@ -25,7 +25,10 @@ INPUTS_FILE = Path(__file__).with_name("torchvision_models.yaml")
 Shapes = list[list[int]]
 
 _SEPARATOR = ":"
-_RANDOM = "weights are random, and nothing is downloaded: leave `{}` out of the arguments"
+_RANDOM = (
+    "nothing is downloaded: leave `{}` out of the arguments, and name trained weights as "
+    "`weights` beside `model`"
+)
 _WEIGHTS = ("weights", "weights_backbone")
 _OF_ANY = ("attn_implementation", "decoder_start_token_id")
 """Values that configs of transformers accept without declaring them."""
@@ -143,18 +146,19 @@ def constructor(definition: ModelDefinition) -> Construct:
     model, arguments = str(definition.model), dict(definition.arguments or {})
     library = library_of(model)
     if library is None:
-        return _torchvision(model, arguments, definition.zoo)
+        named = definition.weights if definition.has_named_weights else None
+        published = "DEFAULT" if definition.zoo else named
+        return _torchvision(model, arguments, published)
     installed_version(library)
     return _CONSTRUCTORS[library](model.partition(_SEPARATOR)[2], arguments)
 
 
-def _torchvision(name: str, arguments: dict[str, Any], is_published: bool) -> Construct:
+def _torchvision(name: str, arguments: dict[str, Any], published: str | None) -> Construct:
+    """`published` names weights of torchvision, whose architecture the model gets."""
     import torchvision.models  # importing takes seconds, and a factory may not need it
 
     if any(arguments.get(each) is not None for each in _WEIGHTS):
-        raise OpcostError(
-            "weights are random, and nothing is downloaded: leave `weights` out of its arguments"
-        )
+        raise OpcostError(_RANDOM.format("weights"))
     if name not in torchvision.models.list_models():
         raise OpcostError(
             f"torchvision has no model {name!r}. {closest(name, torchvision.models.list_models())}"
@@ -165,8 +169,14 @@ def _torchvision(name: str, arguments: dict[str, Any], is_published: bool) -> Co
             "torchvision builds by default under this name is a float model"
         )
     builder = torchvision.models.get_model_builder(name)
-    if is_published:
-        return builder, {"weights": "DEFAULT", **arguments}
+    if published:
+        known = torchvision.models.get_model_weights(builder).__members__
+        if published not in known:
+            raise OpcostError(
+                f"torchvision has no weights {published!r} of {name}, only {', '.join(known)}; a "
+                "file has a suffix or a folder in its name"
+            )
+        return builder, {"weights": published, **arguments}
     taken = inspect.signature(builder).parameters
     return builder, {each: None for each in _WEIGHTS if each in taken} | arguments
 

@@ -85,6 +85,11 @@ VALUE_DEPENDENT = _flag(
     "value_dependent",
     "sizes depend on values: the row is valid for the recorded input only",
 )
+MODEL_VALUES = _flag(
+    "model_values",
+    "floating-point operands have the values of the tuple's first call in the model that "
+    "measurement.operand_values names in conditions_json, not random ones",
+)
 STATE_CHANGED = _flag(
     "state_changed",
     "the model's code changed settings of the process, such as threads or TF32; opcost restored "
