@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 from opcost.errors import OpcostError, refusal
@@ -31,6 +32,22 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     with _unwinding(), _replacing(path) as temporary:
         yield temporary
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty temporary folder beside `path`, and rename it to `path` when the block
+    succeeds; what was there is deleted. A stop leaves the former folder, complete.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _unwinding(), TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
+        (new := Path(scratch, "new")).mkdir()
+        yield new
+        for written in filter(Path.is_file, new.rglob("*")):
+            _sync(written)
+        if path.exists():
+            path.rename(Path(scratch, "former"))
+        new.rename(path)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ _COMMANDS = {
     "diff": "Test what changed between two databases.",
     "export": "Write a database as CSV or SQL, or a model's time for speedscope or Perfetto.",
     "merge": "Merge databases of several machines or days.",
+    "publish": "Write databases to a folder for Hugging Face or Zenodo.",
     "import": "Convert published measurements to a database.",
     "completion": "Print a script for shell completion.",
 }
