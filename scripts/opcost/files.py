@@ -37,7 +37,7 @@ def replacing(path: Path) -> Iterator[Path]:
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield an empty temporary folder beside `path`, and rename it to `path` when the block
-    succeeds; what was there is deleted. A stop leaves the former folder, complete.
+    succeeds; the former folder is deleted. There is none for the moment between two renames.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _unwinding(), TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:

@@ -39,15 +39,16 @@ def card(about: About) -> str:
         meters=_values(rows, "meter"),
         settings="; ".join(f"`{name}`: {_values(rows, name)}" for name in settings),
         operators=_table(
-            {"operator": name, **_counts(each)} for name, each in rows.groupby("operator")
+            {"operator": name, "rows": number}
+            for name, number in rows["operator"].value_counts().items()
         ),
         failures=_table(
             {"status": status, "error": error, "rows": len(each)}
             for (status, error), each in failed.groupby(["status", "error"], dropna=False)
         ),
         flags=_table(
-            {"flag": name, "rows": count, "meaning": meaning(str(name))}
-            for name, count in flags.value_counts().items()
+            {"flag": name, "rows": number, "meaning": meaning(str(name))}
+            for name, number in flags.value_counts().items()
         ),
         file=about.databases[0].file,
         **{name: getattr(about, name) for name in _OF_ABOUT},
@@ -96,16 +97,10 @@ def _target(name: object, rows: pd.DataFrame) -> dict[str, object]:
         "target": name,
         "device": _values(rows, "device_name"),
         **{title: _values(rows, column) for title, column in _VERSIONS.items()},
-        **_counts(rows),
-        "first measured": "unknown" if pd.isna(begun) else f"{begun:%Y-%m-%d}",
-    }
-
-
-def _counts(rows: pd.DataFrame) -> dict[str, object]:
-    return {
         "rows": len(rows),
         "with time": rows["time_s"].count(),
         "with energy": rows["energy_j"].count(),
+        "first measured": "unknown" if pd.isna(begun) else f"{begun:%Y-%m-%d}",
     }
 
 

@@ -43,12 +43,12 @@ def of_this_machine() -> dict[str, str]:
     }
     with suppress(KeyError, OSError):  # a container's user may have no name
         found[getpass.getuser()] = "user name"
-    ids = {first_line(Path(path)) for pattern in SERIALS for path in glob(pattern)}
+    lines = {first_line(Path(path)) for pattern in SERIALS for path in glob(pattern)}
+    # Firmware without an id says 0, or `Not Specified`.
+    ids = {each for each in lines if re.search(r"\d", each) and len({*each} - {*" .:-0"}) > 3}
     for known in (device_uuids, device_serials):
         with suppress(MeterUnavailable):
             ids.update(known())
-    # Firmware without an id says 0, or `Not Specified`.
-    ids = {each for each in ids if re.search(r"\d", each) and len({*each} - {*" .:-0"}) > 3}
     digests = filter(None, [*map(hashed_uuid, ids), machine_id_hash()])
     found |= dict.fromkeys(ids, "serial number or UUID") | dict.fromkeys(digests, "digest of an id")
     return {text: what for text, what in found.items() if len(text) > 1 and text not in _COMMON}
