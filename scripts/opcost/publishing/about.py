@@ -1,10 +1,8 @@
 """What is published: rows, their title, authors and licence."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import date
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -63,58 +61,45 @@ class Rows(NamedTuple):
         return [column for column in self.schema if not pa.types.is_map(column.type)]
 
 
-@dataclass(frozen=True)
-class About:
-    """A publication. `license` is an SPDX id; authors are as in CITATION.cff."""
+class About(NamedTuple):
+    """A publication: `license` is an SPDX id, authors are as in CITATION.cff, `rows` those of all
+    databases, and `version` is the day.
+    """
 
-    named: str
-    authors: Sequence[dict[str, str]]
+    title: str
+    summary: str
+    citation: str
+    authors: Sequence[Mapping[str, str]]
     license: str
+    license_url: str
     date: date
+    version: str
     databases: Sequence[Rows]
+    rows: pd.DataFrame
 
-    @cached_property
-    def rows(self) -> pd.DataFrame:
-        """Those of all databases."""
-        return pd.concat([each.frame for each in self.databases], ignore_index=True)
 
-    @cached_property
-    def title(self) -> str:
-        """As named, or else what was measured on which devices."""
-        return self.named or f"{self._quantities} of PyTorch operators on {self._devices}"
-
-    @property
-    def summary(self) -> str:
-        """What the rows are of, in a sentence."""
-        calls, operators = (self.rows[name].nunique() for name in ("tuple_id", "operator"))
-        return (
-            f"{self._quantities} of {counted(calls, 'call')} of "
-            f"{counted(operators, 'PyTorch operator')}, distinct in sizes and types, on "
-            f"{self._devices}: {counted(len(self.rows), 'row')} with 95 % intervals and raw values."
-        )
-
-    @property
-    def license_url(self) -> str:
-        """The address of the licence's text."""
-        return f"https://spdx.org/licenses/{self.license}.html"
-
-    @property
-    def version(self) -> str:
-        """The day, as a version."""
-        return f"{self.date.year}.{self.date.month}.{self.date.day}"
-
-    @property
-    def citation(self) -> str:
-        """As in a list of references."""
-        authors = "; ".join(
-            f"{each['family-names']}, {each['given-names']}" for each in self.authors
-        )
-        return f"{authors} ({self.date.year}): {self.title}. Data set, {self.license}."
-
-    @property
-    def _quantities(self) -> str:
-        return "Time and energy" if self.rows["energy_j"].notna().any() else "Time"
-
-    @property
-    def _devices(self) -> str:
-        return ", ".join(sorted(self.rows["device_name"].dropna().unique())) or "an unknown device"
+def about(
+    title: str, authors: Sequence[Mapping[str, str]], license: str, databases: Sequence[Rows]
+) -> About:
+    """A publication of today; without a title, it has one of devices and what was measured."""
+    rows = pd.concat([each.frame for each in databases], ignore_index=True)
+    today = datetime.now(UTC).date()
+    measured = "Time and energy" if rows["energy_j"].notna().any() else "Time"
+    devices = ", ".join(sorted(rows["device_name"].dropna().unique())) or "an unknown device"
+    title = title or f"{measured} of PyTorch operators on {devices}"
+    calls, operators = rows["tuple_id"].nunique(), rows["operator"].nunique()
+    names = "; ".join(f"{each['family-names']}, {each['given-names']}" for each in authors)
+    return About(
+        title,
+        f"{measured} of {counted(calls, 'call')} of {counted(operators, 'PyTorch operator')}, "
+        f"distinct in sizes and types, on {devices}: {counted(len(rows), 'row')} with 95 % "
+        "intervals and raw values.",
+        f"{names} ({today.year}): {title}. Data set, {license}.",
+        authors,
+        license,
+        f"https://spdx.org/licenses/{license}.html",
+        today,
+        f"{today.year}.{today.month}.{today.day}",
+        databases,
+        rows,
+    )

@@ -21,7 +21,6 @@ COLUMNS = (
 )
 """The columns that a publication is described from."""
 
-_OF_ABOUT = ("title", "summary", "citation", "license", "license_url")
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M")
 
 
@@ -32,6 +31,7 @@ def card(about: About) -> str:
     settings = [name for name in _SETTINGS if rows[name].notna().any()]
     template = Template((ASSETS / "card.md").read_text(encoding="utf-8"))
     return template.substitute(
+        about._asdict(),
         front=as_yaml(_front(about)),
         targets=_table(_target(name, each) for name, each in rows.groupby("target", sort=False)),
         versions=_values(rows, "opcost_version"),
@@ -51,7 +51,6 @@ def card(about: About) -> str:
             for name, number in flags.value_counts().items()
         ),
         file=about.databases[0].file,
-        **{name: getattr(about, name) for name in _OF_ABOUT},
     )
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from opcost.databases.model_ratios import metadata, read_ratios
 from opcost.energy.sensor import IDENTITY, read_document
 from opcost.errors import OpcostError
 from opcost.files import replacing_folder, write_json
-from opcost.publishing.about import KEYWORDS, About, Rows, parse_author
+from opcost.publishing.about import KEYWORDS, About, Rows, about, parse_author
 from opcost.publishing.card import COLUMNS, as_yaml, card
 from opcost.publishing.cleaning import Cleaning
 from opcost.publishing.croissant import croissant, sha256
@@ -50,14 +49,14 @@ def publish(
             name = _free(path.stem, [each.name for each in published])
             published.append(_write_rows(path, name, new, cleaning))
             _write_sensors(path.parent, published[-1], new / "sensors", cleaning)
-        about = About(title, named, license, datetime.now(UTC).date(), published)
-        _describe(new, about)
+        publication = about(title, named, license, published)
+        _describe(new, publication)
         said = " ".join([*allowed, *authors, title])
         known = of_this_machine() | dict.fromkeys(cleaning.ids, "digest of an id")
         refuse_identifying(
             new, {text: what for text, what in known.items() if not words([text]).search(said)}
         )
-    return len(about.rows)
+    return len(publication.rows)
 
 
 def _is_replaceable(folder: Path) -> bool:
@@ -110,27 +109,27 @@ def _write_sensors(results: Path, rows: Rows, folder: Path, cleaning: Cleaning) 
             write_json(folder / f"{name}.json", document)
 
 
-def _describe(folder: Path, about: About) -> None:
+def _describe(folder: Path, publication: About) -> None:
     """Write all but the data."""
     citation = {
         "cff-version": "1.2.0",
         "message": "If you use these measurements, please cite them.",
         "type": "dataset",
-        "title": about.title,
-        "abstract": about.summary,
-        "authors": about.authors,
-        "date-released": about.date,
-        "version": about.version,
-        "license": about.license,
+        "title": publication.title,
+        "abstract": publication.summary,
+        "authors": publication.authors,
+        "date-released": publication.date,
+        "version": publication.version,
+        "license": publication.license,
         "keywords": KEYWORDS,
     }
     texts = {
-        "README.md": card(about),
+        "README.md": card(publication),
         "CITATION.cff": as_yaml(citation),
-        "LICENSE": f"{about.citation}\n\nSPDX-License-Identifier: {about.license}\n"
-        f"Text of the licence: {about.license_url}\n",
+        "LICENSE": f"{publication.citation}\n\nSPDX-License-Identifier: {publication.license}\n"
+        f"Text of the licence: {publication.license_url}\n",
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
-    write_json(folder / _CROISSANT, croissant(about, folder))
+    write_json(folder / _CROISSANT, croissant(publication, folder))
     (folder / _SUMS).write_text(_sums(folder), encoding="utf-8")
