@@ -116,6 +116,7 @@ _CHECKS = {
     "cd": _anything,
     "eval": _anything,
     "git": _anything,
+    "hf": _anything,
     "make": _make,
     "opcost": _opcost,
     "pip": _pip,

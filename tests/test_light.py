@@ -51,6 +51,7 @@ def without(packages, *arguments, cwd=None):
         ["diff", "one.parquet", "two.parquet"],
         ["export", "h100", "operators.csv"],
         ["export", "h100", "features.csv", "--features"],
+        ["publish", "published", "h100", "--author", "Lovelace, Ada"],
         ["explain", "resnet50", "--batch", "32", "-d", "h100"],
         ["explain", "resnet50", "--batch", "32", "-d", "h100", "--memory", "--per", "10 images"],
     ],
@@ -62,6 +63,15 @@ def test_data_are_read_without_pytorch_and_snakemake(arguments, tmp_path, tiny_t
     ran = without(HEAVY, *arguments, cwd=tmp_path)
     assert ran.returncode in (0, 4), ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_a_report_of_a_database_needs_the_extra_for_reports_alone(tmp_path):
+    ran = without(HEAVY[:3], "report", "h100", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "report.html").is_file()
+    ran = without(HEAVY, "report", "h100", cwd=tmp_path)
+    assert ran.returncode == 1
+    assert "python -m pip install 'opcost[report]'" in ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from opcost.devices.device import open_device
 from opcost.devices.gpu_settings import gpu_state
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import open_meter
-from opcost.energy.nvml import NvmlMeter, device_uuids, visible_uuid
+from opcost.energy.nvml import NvmlMeter, device_serials, device_uuids, visible_uuid
 from opcost.target import Target
 
 from tests.checkout import REPOSITORY
@@ -185,9 +185,16 @@ def test_a_processor_is_asked_for_its_own_counters():
     assert reason is None or "powercap" in reason
 
 
-def test_uuids_of_the_machine(card):
+def test_uuids_and_serial_numbers_of_the_machine(card):
     card.reset()
     assert device_uuids() == [UUID]
+    assert device_serials() == ["1650523"]
+
+
+def test_serial_numbers_that_nvml_does_not_give_are_no_number(card):
+    card.reset(fail_all=NO_PERMISSION)
+    with pytest.raises(MeterUnavailable, match="Insufficient Permissions"):
+        device_serials()
 
 
 UUIDS = ["GPU-aa1", "GPU-ab2", "GPU-c3"]

@@ -10,9 +10,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from opcost.commands import main
 from opcost.costs.breakdown import NOT_TOLD_APART
+from opcost.databases.database import read_database
+from opcost.databases.merging import merge
 from opcost.errors import OpcostError
 from opcost.models.definition import InputSpec, ModelDefinition
 from opcost.report import roofline
@@ -31,6 +35,7 @@ from opcost.rows import schemas
 from opcost.rows.flags import ABOVE_ROOF
 from opcost.rows.quantities import ENERGY, TIME
 
+from tests.comparisons import database
 from tests.synthetic_study import NO_SENSOR, TARGETS, make_study
 
 MANY = [f"model_{number:02}" for number in range(20)]
@@ -546,3 +551,52 @@ def test_a_study_of_operators_alone_has_no_sections_on_models(results):
         assert f'id="{section}"' not in page
         assert f'id="{section}"' in render(results)
     assert 'id="limits"' in page
+
+
+def test_a_page_of_a_database_alone_says_what_it_leaves_out(tmp_path):
+    page = tmp_path / "h100.html"
+    result = CliRunner().invoke(main, ["report", "h100", "--output", str(page)])
+    assert result.exit_code == 0, result.output
+    text = page.read_text(encoding="utf-8")
+    assert "This page is of the database <code>h100_torch" in text
+    assert "left out, because they need the other files of a study" in text
+    assert "NVIDIA H100 80GB HBM3" in text
+    for section in ("cost", "costs", "agreement", "sweeps"):
+        assert f'<section id="{section}"' not in text
+    for section in ("limits", "operators", "quality"):
+        assert f'<section id="{section}"' in text
+
+
+def test_a_page_of_a_study_names_no_other_source(results):
+    assert "This page is of the database" not in render(results)
+
+
+def test_targets_of_a_merged_database_are_apart_by_their_conditions(tmp_path, tiny_tuples):
+    merged = tmp_path / "merged.parquet"
+    known = {"device_uuid_hash": "gpu"}
+    of = [
+        database(tmp_path / f"{driver}.parquet", tiny_tuples, **known, driver_version=driver)
+        for driver in ("580", "590")
+    ]
+    other = database(tmp_path / "other.parquet", tiny_tuples, "other", **known)
+    merge([*of, other], merged)
+    results = Results.of_database(merged)
+    ids = set(
+        read_database(merged, ["conditions_id", "target"])
+        .to_pandas()
+        .query("target == 'local'")
+        .conditions_id
+    )
+    assert sorted(results.targets) == sorted(["other", *(f"local ({each})" for each in ids)])
+    assert len(ids) == 2
+    columns = [column["value"] for column in operator_table(results)["columns"]]
+    assert "target" in columns
+    assert not {"share", "calls", "model"} & {*columns}
+    assert all(target in render(results) for target in results.targets)
+
+
+def test_an_output_without_a_database_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["report", "--output", "page.html"])
+    assert result.exit_code == 2
+    assert "--output needs a DATABASE" in result.output

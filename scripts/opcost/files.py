@@ -6,7 +6,6 @@ import glob
 import json
 import math
 import os
-import shutil
 import signal
 import stat
 import threading
@@ -15,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 from opcost.errors import OpcostError, refusal
@@ -32,6 +32,29 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     with _unwinding(), _replacing(path) as temporary:
         yield temporary
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty temporary folder beside `path`, and rename it to `path` when the block
+    succeeds; the former folder is deleted. There is none for the moment between two renames.
+    """
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _unwinding(), TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
+        new, former = Path(scratch, "new"), Path(scratch, "former")
+        new.mkdir()
+        yield new
+        for written in filter(Path.is_file, new.rglob("*")):
+            _sync(written)
+        try:
+            if path.exists():
+                path.rename(former)
+            new.rename(path)
+        except BaseException:
+            if former.exists() and not path.exists():
+                former.rename(path)
+            raise
 
 
 @contextmanager
@@ -55,27 +78,6 @@ def _replacing(path: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):  # libraries may write further files of this name
             for left in path.parent.glob(f"{glob.escape(temporary.name)}*"):
                 left.unlink(missing_ok=True)
-
-
-@contextmanager
-def replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder beside `path`, which replaces `path` when the block succeeds."""
-    path = path.resolve()
-    temporary, former = (
-        path.with_name(f".{path.name}.{os.getpid()}.{end}") for end in ("tmp", "old")
-    )
-    with _unwinding():
-        try:
-            temporary.mkdir(parents=True)
-            yield temporary
-            if path.exists():
-                path.rename(former)
-            temporary.rename(path)
-        finally:
-            if former.exists() and not path.exists():
-                former.rename(path)
-            for left in (temporary, former):
-                shutil.rmtree(left, ignore_errors=True)
 
 
 @contextmanager

@@ -396,6 +396,11 @@ int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length) {
     return refusal(0);
 }
 
+int nvmlDeviceGetSerial(void *device, char *serial, unsigned length) {
+    snprintf(serial, length, "%d", device == (void *)1 ? 1650523 : 1650524);
+    return refusal(0);
+}
+
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
     if (strcmp(uuid, UUID) != 0) return NOT_FOUND;
     *device = (void *)1;

@@ -17,7 +17,7 @@ _COMMANDS = {
     "operator": "Measure an operator without a model, over sizes, arguments, dtypes and zeros.",
     "profile": "Print the time of operators inside running models; measures what is missing.",
     "plan": "Print what a run would measure, in how much time and memory.",
-    "report": "Make the tables and the report from what is measured.",
+    "report": "Make the report of the study here, or of any database.",
     "retry": "Measure again what failed or is flagged.",
     "measure": "Measure the energy of a command, or of this machine.",
     "windows": "List the energy of the windows of a recording.",
@@ -29,6 +29,7 @@ _COMMANDS = {
     "diff": "Test what changed between two databases.",
     "export": "Write a database as CSV or SQL, or a model's time for speedscope or Perfetto.",
     "merge": "Merge databases of several machines or days.",
+    "publish": "Write databases to a folder for Hugging Face or Zenodo.",
     "import": "Convert published measurements to a database.",
     "completion": "Print a script for shell completion.",
 }

@@ -169,11 +169,19 @@ def has_library() -> bool:
 
 def device_uuids() -> list[str]:
     """The UUIDs of all GPUs of this machine, in NVML's order. Raises MeterUnavailable."""
+    return _of_all(pynvml.nvmlDeviceGetUUID)
 
+
+def device_serials() -> list[str]:
+    """The serial numbers of all GPUs of this machine. Raises MeterUnavailable if one has none."""
+    return _of_all(pynvml.nvmlDeviceGetSerial)
+
+
+def _of_all(question: Callable[[Any], str]) -> list[str]:
     def read() -> list[str]:
         pynvml.nvmlInit()
         handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        return [pynvml.nvmlDeviceGetUUID(handle) for handle in handles]
+        return [question(handle) for handle in handles]
 
     return _ask(read)
 

@@ -110,6 +110,8 @@ def operator_table(results: Results) -> dict[str, Any]:
 
 def _differs(results: Results, column: Column) -> bool:
     frame = results.operators
+    if column.kind == "use":
+        return bool(results.models)
     if column.value in _ONLY_WITH_ENERGY:
         return bool(frame["energy_j"].notna().any())
     if column.value == "target":

@@ -1,7 +1,7 @@
 """The input of the report: the final files of a study."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,7 +48,7 @@ def binary(size: int) -> str:
 
 @dataclass(frozen=True)
 class Results:
-    """The rows of a study's final files."""
+    """The rows of a study's final files; or of a database alone, whose name is `source`."""
 
     database: pa.Table
     comparison: Sequence[Row]
@@ -59,6 +59,7 @@ class Results:
     launches: Sequence[Row] = ()
     requests: Sequence[Row] = ()
     sweeps: Sequence[Row] = ()
+    source: str | None = None
 
     @classmethod
     def read(cls, files: Mapping[str, Path]) -> "Results":
@@ -71,6 +72,15 @@ class Results:
         }
         costs = costs_of_models(files["answers"])
         return cls(read_database(files["database"]), costs, **tables)
+
+    @classmethod
+    def of_database(cls, path: Path) -> "Results":
+        """The rows of any database, merged or not; all that needs other files of a study is empty.
+
+        Rows of one target under several conditions_ids count as those of several targets. Raises
+        OpcostError for a file that is not a database.
+        """
+        return cls(_targets_apart(read_database(path)), (), (), (), (), source=path.name)
 
     @cached_property
     def targets(self) -> list[str]:
@@ -151,6 +161,22 @@ class Results:
     def compared(self, target: str) -> list[Row]:
         """The comparison's rows of a target."""
         return [row for row in self.comparison if row["target"] == target]
+
+
+def _targets_apart(database: pa.Table) -> pa.Table:
+    """The rows, with the conditions_id in the name of each target that has several."""
+    if "conditions_id" not in database.column_names:
+        return database
+    pairs = list(
+        zip(*(database[key].to_pylist() for key in ("target", "conditions_id")), strict=True)
+    )
+    conditions = Counter(target for target, _ in {*pairs})
+    names = [
+        f"{target} ({conditions_id or 'unknown device'})" if conditions[target] > 1 else target
+        for target, conditions_id in pairs
+    ]
+    place = database.column_names.index("target")
+    return database.set_column(place, "target", pa.array(names, pa.string()))
 
 
 def _dtype(operator: OperatorTuple) -> str | None:

@@ -32,7 +32,7 @@ function inModel({ columns, models }, row, model) {
     if (value === "total") total = index;
     cells.push(cell);
   }
-  cells[total] = use && time !== null ? Number((use[1] * time).toPrecision(4)) : null;
+  if (total) cells[total] = use && time !== null ? Number((use[1] * time).toPrecision(4)) : null;
   return cells;
 }
 
@@ -48,9 +48,10 @@ const opener = {
 };
 
 function operatorTable(DataTable, content) {
-  const { columns, rows } = content;
+  const { columns, rows, models } = content;
   const titles = columns.map((column) => column.title);
-  const first = columns.findIndex(({ value }) => value === "share");
+  const most = models.length ? "share" : "time_s";
+  const first = columns.findIndex(({ value }) => value === most);
   const table = new DataTable("#operator-table", {
     data: rows.map((row) => inModel(content, row)),
     columns: [opener, ...columns.map((column, index) => columnOf(column, index, DataTable))],

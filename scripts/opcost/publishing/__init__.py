@@ -1,0 +1,1 @@
+"""Publishing: databases as a folder for Hugging Face or Zenodo, without what identifies anybody."""
