@@ -567,6 +567,23 @@ def test_a_page_of_a_database_alone_says_what_it_leaves_out(tmp_path):
         assert f'<section id="{section}"' in text
 
 
+def test_a_page_of_many_rows_has_of_each_target_those_that_take_longest(
+    tmp_path, tiny_tuples, monkeypatch
+):
+    monkeypatch.setattr("opcost.report.results._MOST_ROWS", 4)
+    path = database(tmp_path / "a.parquet", tiny_tuples)
+    other = database(tmp_path / "b.parquet", tiny_tuples, "other", device_uuid_hash="gpu")
+    merge([path, other], tmp_path / "merged")
+    rows = read_database(tmp_path / "merged", ["target", "time_s"]).to_pandas()
+    results = Results.of_database(tmp_path / "merged")
+    shown = results.database.select(["target", "time_s"]).to_pandas()
+    for target, each in rows.groupby("target"):
+        longest = each["time_s"].nlargest(2).tolist()
+        assert sorted(shown[shown.target == target]["time_s"]) == sorted(longest)
+    assert results.left_out == len(rows) - 4
+    assert f"{results.left_out:,} further rows are in the database" in render(results)
+
+
 def test_a_page_of_a_study_names_no_other_source(results):
     assert "This page is of the database" not in render(results)
 

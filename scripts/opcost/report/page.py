@@ -96,6 +96,7 @@ def _sections(results: Results) -> dict[str, Any]:
     names = {name for found in stacked.values() for name in found.names}
     return {
         "source": results.source,
+        "left_out": results.left_out,
         "targets": results.targets,
         "summary": _summary(results),
         "cards": listed,

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from opcost.costs.answers import costs_of_models
-from opcost.databases.database import read_database
+from opcost.databases.database import number_of_rows, read_database, stream_database
 from opcost.rows import records, schemas
 from opcost.rows.flags import ABOVE_ROOF
 from opcost.rows.quantities import ENERGY, TIME, Quantity
@@ -38,6 +38,11 @@ FILES = ("database", "answers", *_TABLES)
 """What a report is made of: the names of files in the folder of results."""
 
 
+_KEYS = ("target", "conditions_id", "time_s")
+_KEY_BYTES = 200
+_MOST_ROWS = 20_000  # more than a browser shows in seconds
+
+
 def binary(size: int) -> str:
     """Bytes as people read them: 1.5 MiB."""
     for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
@@ -48,7 +53,9 @@ def binary(size: int) -> str:
 
 @dataclass(frozen=True)
 class Results:
-    """The rows of a study's final files; or of a database alone, whose name is `source`."""
+    """The rows of a study's final files; or of a database alone, whose name is `source`, without
+    the `left_out` ones that are one too many for a page.
+    """
 
     database: pa.Table
     comparison: Sequence[Row]
@@ -60,6 +67,7 @@ class Results:
     requests: Sequence[Row] = ()
     sweeps: Sequence[Row] = ()
     source: str | None = None
+    left_out: int = 0
 
     @classmethod
     def read(cls, files: Mapping[str, Path]) -> "Results":
@@ -77,10 +85,13 @@ class Results:
     def of_database(cls, path: Path) -> "Results":
         """The rows of any database, merged or not; all that needs other files of a study is empty.
 
-        Rows of one target under several conditions_ids count as those of several targets. Raises
-        OpcostError for a file that is not a database.
+        Rows of one target under several conditions_ids count as those of several targets. Of more
+        than 20,000 rows, it has of each target those that take longest. Raises OpcostError for a
+        file that is not a database.
         """
-        return cls(_targets_apart(read_database(path)), (), (), (), (), source=path.name)
+        rows, number = _costliest(path), number_of_rows(path)
+        left_out = number - len(rows)
+        return cls(_targets_apart(rows), (), (), (), (), source=path.name, left_out=left_out)
 
     @cached_property
     def targets(self) -> list[str]:
@@ -161,6 +172,23 @@ class Results:
     def compared(self, target: str) -> list[Row]:
         """The comparison's rows of a target."""
         return [row for row in self.comparison if row["target"] == target]
+
+
+def _costliest(path: Path) -> pa.Table:
+    """All rows, or as many as a page can show: of each target those that take longest."""
+    keys = read_database(path, _KEYS, _KEY_BYTES).to_pandas()
+    by = [name for name in _KEYS[:2] if name in keys]
+    ranks = keys.groupby(by, dropna=False)["time_s"].rank(
+        "first", ascending=False, na_option="bottom"
+    )
+    most = _MOST_ROWS // max(keys.groupby(by, dropna=False).ngroups, 1)
+    chosen = pa.array(ranks <= max(most, 1) if len(keys) > _MOST_ROWS else ranks > 0)
+    schema, batches = stream_database(path)
+    start, found = 0, []
+    for batch in batches:
+        found.append(batch.filter(chosen[start : start + len(batch)]))
+        start += len(batch)
+    return pa.Table.from_batches(found, schema.with_metadata(None))
 
 
 def _targets_apart(database: pa.Table) -> pa.Table:
