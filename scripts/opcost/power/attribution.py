@@ -54,6 +54,14 @@ class User:
         all_s = sum(seconds for name, seconds in every.items() if name not in _NOT_BUSY)
         return self._ended_s + sum(each.seconds for each in found.values()), all_s
 
+    def resident_bytes(self) -> float:
+        """Memory of the machine that the user's processes hold; shared pages count for each."""
+        found = 0.0
+        for process in self._processes():
+            with suppress(psutil.Error):
+                found += process.memory_info().rss
+        return found
+
     def memory_bytes(self, held: Mapping[int, int]) -> tuple[float, float]:
         """Memory held by the user, and by all processes."""
         own = {process.pid for process in self._processes()}
