@@ -58,7 +58,7 @@ def characterise(
         )
     document: Document = {"meter": meter.name, "meter_reason": None}
     document["idle_power_without_context_w"] = idle_without_context_w
-    document["readings"], recording = _responses(meter, load, clock, reasons)
+    document["readings"], recording = responses(meter, load, clock, reasons)
     document["temperature_slope_w_per_k"] = _steady(meter, load, clock, document, reasons)
     document["counter"] = _counter(meter, load, clock, reasons)
     # As soon after a load as in a trial: a GPU needs tens of seconds to reach its lowest power.
@@ -78,7 +78,7 @@ def idle_power_w(meter: Meter, clock: Clock = SYSTEM_CLOCK, settle_s: float = _S
     return float(np.mean(powers_w))
 
 
-def _responses(
+def responses(
     meter: Meter, load: Load, clock: Clock, reasons: dict[str, str]
 ) -> tuple[dict[str, Document], Document | None]:
     """Refresh period, averaging window, lag and rise time of each reading, from a random load; and

@@ -38,6 +38,7 @@ _STATE_S = 1.0
 _AGAIN_S = 1.0
 """How long a meter that has failed is not read, and how often the parent is looked for."""
 
+_SHARED = {True: PROCESSOR_TIME, False: MEMORY, None: None}
 _POLLS_PER_REFRESH = 4
 _FASTEST_S, _SLOWEST_S = 0.01, 0.1
 _UNKNOWN = (math.nan,) * (len(STATE) + 5)
@@ -57,7 +58,7 @@ class Source:
             "name": self.name,
             "meter": self.meter.name,
             "reads_since_last": self.meter.reads_since_last,
-            "by": PROCESSOR_TIME if self.meter.shared_by_time else MEMORY,
+            "by": _SHARED[self.meter.shared_by_time],
             "overlap": self.meter.overlap,
             "sensor": vars(self.meter.assumed),
         }
