@@ -117,7 +117,7 @@ def test_a_total_needs_the_energy_of_each_device_and_counts_none_twice():
     _, none = together({GPU: gpu, "cpu": DeviceEnergy(None, "no energy sensor")})
     assert (none.energy, none.reason) == (
         None,
-        "cpu has no energy (no energy sensor): choose others (--device)",
+        "1 of 2 devices have no energy; the first of them: no energy sensor",
     )
     assert "needs two devices" in together({"cpu": host, "cpu:core": inside})[1].reason
 

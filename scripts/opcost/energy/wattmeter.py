@@ -1,8 +1,7 @@
 """A wattmeter of the whole machine: a command, a serial line or a pipe that prints watts.
 
 A line is a number. The interval is that of the first lines. How the reading follows the power is
-found as for other sensors (characterization.py), in time slowed down so that an interval is a tenth
-of a second, because that is what the random load and the fit are made for.
+found as for other sensors (characterization.py).
 """
 
 import atexit
@@ -16,14 +15,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
 from opcost.energy.characterization import Document, responses
-from opcost.energy.load import SYSTEM_CLOCK, Clock, Done, Load
+from opcost.energy.load import SYSTEM_CLOCK, Clock, Load
 from opcost.energy.meter import DeviceState, Implausible, Meter, MeterUnavailable, plausible_w
 from opcost.energy.sensor import SCHEMA_VERSION, Sensor, read_document, sensor_of_document
 
@@ -33,7 +31,7 @@ _FLUSH = "have it flush each line (stdbuf -oL, python -u)"
 _MOST_SHOWN = 60
 _USUAL_S = 0.1
 _SLOWER = (1, 5)
-"""If the delay is of many intervals, it is found in time that is slowed down further."""
+"""A delay of many intervals is found as if the interval were longer."""
 
 
 class Wattmeter(Meter):
@@ -159,29 +157,6 @@ class Wattmeter(Meter):
         return Sensor(refresh_s, averaging_s=refresh_s, counter_refresh_s=None)
 
 
-@dataclass(frozen=True)
-class _Slowed:
-    """A clock and a load in time that is slower by a factor."""
-
-    clock: Clock
-    load: Load
-    factor: float
-    may_wait = False
-
-    @property
-    def iteration_s(self) -> float:
-        return self.load.iteration_s / self.factor
-
-    def start(self, iterations: int) -> Done:
-        return self.load.start(iterations)
-
-    def now_s(self) -> float:
-        return self.clock.now_s() / self.factor
-
-    def sleep(self, seconds: float) -> None:
-        self.clock.sleep(seconds * self.factor)
-
-
 def characterise_wattmeter(meter: Wattmeter, load: Load, clock: Clock = SYSTEM_CLOCK) -> Document:
     """The interval, averaging window, delay and rise time of a wattmeter in seconds, as the
     document of a sensor file with its `source`, from a random load on this machine.
@@ -191,13 +166,9 @@ def characterise_wattmeter(meter: Wattmeter, load: Load, clock: Clock = SYSTEM_C
     for slower in _SLOWER:
         reasons: dict[str, str] = {}
         factor = slower * meter.assumed.refresh_s / _USUAL_S
-        slowed = _Slowed(clock, load, factor)
-        readings, _ = responses(meter, slowed, slowed, reasons)
-        found = readings[meter.name]
-        if found["averaging_s"] is not None:
+        readings, _ = responses(meter, load, clock, reasons, factor)
+        if readings[meter.name]["averaging_s"] is not None:
             break
-    for name in ("refresh_s", "averaging_s", "lag_s", "rise_s"):
-        found[name] = None if found[name] is None else factor * found[name]
     return {
         "schema_version": SCHEMA_VERSION,
         "source": meter.source,

@@ -128,20 +128,16 @@ def together(devices: Mapping[str, DeviceEnergy]) -> tuple[str, DeviceEnergy]:
     others or are contained in them. Null with a reason if one of them is unknown. Limits add up.
     """
     parts = {name: each for name, each in devices.items() if each.overlap is None}
-    name, idle = " + ".join(parts), [each.idle_power for each in parts.values()]
-    reasons = [f"{of} has no energy ({each.reason})" for of, each in parts.items() if each.reason]
+    name, listed = " + ".join(parts), list(parts.values())
     if len(parts) < 2:
-        reasons = ["a total needs two devices of which none contains the other"]
-    if reasons:
-        return name, DeviceEnergy(None, f"{'; '.join(reasons)}: choose others (--device)")
-    first = next(iter(parts.values()))
-    return name, DeviceEnergy(
-        correlated_sum((1.0, each.energy) for each in parts.values() if each.energy is not None),
-        None,
-        first.time_s,
-        sum(each.changes for each in parts.values()),
-        tuple(dict.fromkeys(flag for each in parts.values() for flag in each.flags)),
-        max(_known(each.gain_uncertainty for each in parts.values()), default=None),
+        return name, DeviceEnergy(None, "a total needs two devices, neither of which has the other")
+    idle = [each.idle_power for each in listed]
+    return name, replace(
+        total(listed, "devices"),
+        time_s=listed[0].time_s,
+        gain_uncertainty=max(_known(each.gain_uncertainty for each in listed), default=None),
+        share=None,
+        by=None,
         idle_power=None if None in idle else correlated_sum((1.0, each) for each in idle if each),
     )
 
