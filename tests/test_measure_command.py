@@ -42,6 +42,7 @@ def words(text):
         (["--duration", "2", "--", "sleep", "1"], "give one of COMMAND, --pid and --duration"),
         (["--pid", "1", "--", "sleep", "1"], "give one of COMMAND, --pid and --duration"),
         (["--repeat", "2", "--duration", "1"], "--repeat is for a COMMAND"),
+        (["--idle", "1", "--duration", "1"], "--idle is for a COMMAND"),
         (["--label", "batch=8", "--", "true"], "--label needs --output"),
         (["-o", "a.parquet", "--label", "batch", "--", "true"], "'batch' is not a label: give NAM"),
         (
@@ -157,7 +158,7 @@ def test_a_process_is_measured_until_it_ends():
 
 def test_of_a_machine_no_part_is_attributed_to_a_program():
     found = measure("--json", "--duration", 0.5)
-    assert used(found)["attributed_reason"] == "no program is measured whose part it could be"
+    assert used(found)["attributed_reason"].startswith("no program is measured whose part it")
     assert used(found)["energy_j"] == pytest.approx(30, rel=0.15)
 
 

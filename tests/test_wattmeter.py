@@ -6,7 +6,7 @@ import re
 import sys
 import threading
 import time
-from contextlib import suppress
+import tty
 
 import psutil
 import pytest
@@ -104,17 +104,29 @@ def test_without_a_file_the_delay_is_said_to_be_unknown(command, monkeypatch):
     assert "Its delay is unknown: opcost wattmeter finds it" in found.overlap
 
 
-def test_a_pipe_is_read_like_a_command(tmp_path, monkeypatch):
-    path = tmp_path / "pipe"
+def named_pipe(path):
+    """The path of a pipe, and a descriptor to write to it."""
     os.mkfifo(path)
+    return path, os.open(path, os.O_RDWR)
+
+
+def serial_line(_):
+    """The path of a terminal, which is a character device, and its other end."""
+    other, line = os.openpty()
+    tty.setraw(line)
+    return os.ttyname(line), other
+
+
+@pytest.mark.parametrize("opened", [named_pipe, serial_line])
+def test_a_pipe_and_a_serial_line_are_read_like_a_command(opened, tmp_path, monkeypatch):
+    path, descriptor = opened(tmp_path / "pipe")
     over = threading.Event()
 
     def write():
-        with suppress(BrokenPipeError), path.open("w", buffering=1) as pipe:
-            number = 0
-            while not over.wait(0.05):
-                number += 1
-                pipe.write(f"{IDLE_W + number % 2}\n")
+        number = 0
+        while not over.wait(0.05):
+            number += 1
+            os.write(descriptor, f"{IDLE_W + number % 2}\r\n".encode())
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -124,6 +136,17 @@ def test_a_pipe_is_read_like_a_command(tmp_path, monkeypatch):
     finally:
         over.set()
         writer.join()
+        os.close(descriptor)
+
+
+def test_a_serial_line_that_needs_rights_says_which(monkeypatch):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched, pytest.raises(MeterUnavailable) as refused:
+        patched.setattr("opcost.energy.wattmeter.os.open", refuse)
+        Wattmeter("/dev/null")
+    assert "may not be read: run as root (sudo), or join the group" in str(refused.value)
 
 
 @pytest.mark.parametrize(

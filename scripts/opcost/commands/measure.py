@@ -99,6 +99,8 @@ def command(
         )
     if repeat > 1 and not command:
         raise click.UsageError("--repeat is for a COMMAND")
+    if idle and not command:
+        raise click.UsageError("--idle is for a COMMAND: nothing may run before")
     if labels and output is None:
         raise click.UsageError("--label needs --output")
     if to is not None and output is not None and to.resolve() == output.resolve():

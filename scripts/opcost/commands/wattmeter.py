@@ -21,8 +21,8 @@ def command(source: str, output: Path) -> None:
     """Find the interval and the delay of a wattmeter that prints watts, one number on each line.
 
     SOURCE is a command, or the path of a serial line or a named pipe. Keeps the processor busy by
-    turns, for 150 intervals. OPCOST_WATTMETER=FILE, or =SOURCE with an unknown delay, then has
-    opcost measure, opcost watch and opcost.power read it beside the other sensors.
+    turns, for 150 intervals. With the environment variable OPCOST_WATTMETER=FILE, or =SOURCE with
+    an unknown delay, the wattmeter is read beside the other sensors.
 
     \b
     opcost wattmeter /dev/ttyUSB0

@@ -57,7 +57,7 @@ def _device(gpu_num: int) -> "torch.device":
 
     if not torch.cuda.is_available():
         raise OpcostError("PyTorch sees no GPU: see `python -m torch.utils.collect_env`")
-    return torch.device("cuda", gpu_num)
+    return torch.device(name_of(gpu_num))
 
 
 def _step(

@@ -15,6 +15,7 @@ _NO_IDLE = (
 )
 
 _NO_SHARE = {
+    None: "no program is measured whose part it could be, or the device is shared in no known way",
     PROCESSOR_TIME: "no processor time was counted in the window",
     MEMORY: (
         "its driver names no process that holds its memory: none computes on it, the driver does "
@@ -73,9 +74,7 @@ class DeviceEnergy:
         """Why there is no `share`, and what to do; None if there is one."""
         if self.share is not None:
             return None
-        if self.by is None:
-            return self.reason or "no program is measured whose part it could be"
-        return _NO_SHARE[self.by]
+        return self.reason if self.by is None and self.reason else _NO_SHARE[self.by]
 
     @property
     def columns(self) -> dict[str, Any]:
