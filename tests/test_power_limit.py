@@ -288,12 +288,12 @@ def test_a_model_is_profiled_with_the_call_of_sustainable_ml(load, gpu, train, t
         loss_fn=torch.nn.MSELoss(),
         optimizer=torch.optim.SGD(model.parameters(), lr=0.01),
         out_file=tmp_path / "caps.csv",
-        seconds=0.4,
+        seconds=0.8,
     )
     limits_w = [point.limit_w for point in found.points]
     assert limits_w == [700, 650, 630, 560, 490, 420, 350, 280, 210]
     assert found.present_w == gpu.now[0] == 650
-    assert found.saved["energy"].low < found.saved["energy"].value
+    assert found.saved["energy"].low <= found.saved["energy"].value
     assert (model.weight != before).any() == train
     assert model.training == train
     header, *rows = (tmp_path / "caps.csv").read_text().splitlines()

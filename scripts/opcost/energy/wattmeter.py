@@ -27,6 +27,9 @@ from opcost.energy.sensor import SCHEMA_VERSION, Sensor, read_document, sensor_o
 
 _FIRST_LINES, _FIRST_S = 4, 20.0
 _LEAST_S, _LATE, _SILENT_S = 0.001, 3, 5.0
+_BACKLOG_S = 0.1
+"""Lines that come this soon from a pipe or a serial line may have waited there."""
+
 _FLUSH = "have it flush each line (stdbuf -oL, python -u)"
 _MOST_SHOWN = 60
 _USUAL_S = 0.1
@@ -129,10 +132,12 @@ class Wattmeter(Meter):
     def _read(self, stream: IO[str]) -> None:
         """Keep the newest lines, in a thread, until the end."""
         with suppress(OSError):  # a serial line that was unplugged
+            new_s = 0.0
             if self._process is None:
+                new_s = time.monotonic() + _BACKLOG_S
                 stream.readline()  # the rest of a line
             for line in stream:
-                if text := line.strip()[:_MOST_SHOWN]:
+                if time.monotonic() > new_s and (text := line.strip()[:_MOST_SHOWN]):
                     self._lines.append((time.monotonic(), text))
         code = self._process.wait() if self._process else None
         self._ended = "end of file" if code is None else f"exit code {code}"
