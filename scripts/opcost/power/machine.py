@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from opcost.errors import OpcostError
-from opcost.power.attribution import User
+from opcost.power.attribution import User, busy_s
 from opcost.power.monitor import Monitor
 from opcost.power.recording import SAMPLE
 from opcost.power.windows import Window
@@ -18,8 +18,9 @@ from opcost.terminal import tell
 _THERMOMETERS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 """Linux's drivers of thermometers in processors: of Intel, AMD (two), Arm."""
 
-_LEAST_S, _TEMPERATURE_S = 0.1, 1.0
-"""How often to read at most: edges of windows come close together."""
+_LEAST_S, _SLOW_S = 0.1, 1.0
+"""How often to read at most, as edges of windows come close together; and what takes long to read:
+processes and thermometers."""
 
 
 class Machine:
@@ -27,7 +28,7 @@ class Machine:
 
     def __init__(self, user: User | None) -> None:
         self._user = user
-        self._read_s = self._temperature_s = -math.inf
+        self._read_s = self._slow_s = -math.inf
 
     def records(self, number: int) -> list[tuple[float, ...]]:
         """A sample of the source `number`, or none so soon after the last."""
@@ -35,14 +36,11 @@ class Machine:
         if now_s < self._read_s + _LEAST_S:
             return []
         self._read_s = now_s
-        known: dict[str, float] = {"time_s": now_s, "source": number}
-        known["own_use"], known["all_use"] = (self._user or User(0, 0)).processor_time_s()
-        if self._user is None:
-            del known["own_use"]
-        else:
-            known["own_memory_bytes"] = self._user.resident_bytes()
-        if now_s >= self._temperature_s + _TEMPERATURE_S:
-            self._temperature_s, known["temperature_c"] = now_s, _processor_c()
+        known = {"time_s": now_s, "source": number, "all_use": busy_s()}
+        if now_s >= self._slow_s + _SLOW_S:
+            self._slow_s, known["temperature_c"] = now_s, _processor_c()
+            if self._user is not None:
+                known["own_memory_bytes"] = self._user.resident_bytes()
         return [tuple(known.get(name, math.nan) for name in SAMPLE.names or ())]
 
 

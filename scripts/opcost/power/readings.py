@@ -124,7 +124,7 @@ def machine_in(
         float(np.ptp(inside[name])) if len(inside) else 0.0 for name in ("time_s", "all_use")
     )
     is_long = end_s - start_s >= _SHORTEST_S and length_s > 0
-    memory = inside["own_memory_bytes"][~np.isnan(inside["own_memory_bytes"])]
+    memory = _known(machine, "own_memory_bytes", start_s, end_s)
     found: dict[str, float | None] = {
         "processor_use_percent": min(100 * busy_s / length_s / about["cores"], 100.0)
         if is_long
@@ -141,12 +141,19 @@ def machine_in(
     return found
 
 
-def _mean(samples: NDArray[np.void], name: str, start_s: float, end_s: float) -> float | None:
-    """The mean of what is known between two moments, else around them."""
+def _known(
+    samples: NDArray[np.void], name: str, start_s: float, end_s: float
+) -> NDArray[np.floating]:
+    """What is known between two moments, else around them."""
     known = samples[~np.isnan(samples[name])]
     inside = known[(known["time_s"] >= start_s) & (known["time_s"] <= end_s)]
-    used = inside if len(inside) else known
-    return float(used[name].mean()) if len(used) else None
+    found: NDArray[np.floating] = (inside if len(inside) else known)[name]
+    return found
+
+
+def _mean(samples: NDArray[np.void], name: str, start_s: float, end_s: float) -> float | None:
+    found = _known(samples, name, start_s, end_s)
+    return float(found.mean()) if len(found) else None
 
 
 class Readings:
