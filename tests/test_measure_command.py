@@ -3,6 +3,7 @@
 The card is the simulated one, which idles.
 """
 
+import csv
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from opcost import power
 from opcost.commands import main
 from opcost.power import command
 from opcost.power.command import watch
+from opcost.power.machine import PowerLog
 from opcost.power.recording import WHOLE, environment_in, recording_beside
 
 from tests.opcost_measure import GPU, IDLE_W, measure, used
@@ -40,6 +42,7 @@ def words(text):
         (["--duration", "2", "--", "sleep", "1"], "give one of COMMAND, --pid and --duration"),
         (["--pid", "1", "--", "sleep", "1"], "give one of COMMAND, --pid and --duration"),
         (["--repeat", "2", "--duration", "1"], "--repeat is for a COMMAND"),
+        (["--idle", "1", "--duration", "1"], "--idle is for a COMMAND"),
         (["--label", "batch=8", "--", "true"], "--label needs --output"),
         (["-o", "a.parquet", "--label", "batch", "--", "true"], "'batch' is not a label: give NAM"),
         (
@@ -155,8 +158,63 @@ def test_a_process_is_measured_until_it_ends():
 
 def test_of_a_machine_no_part_is_attributed_to_a_program():
     found = measure("--json", "--duration", 0.5)
-    assert used(found)["attributed_reason"] == "no program is measured whose part it could be"
+    assert used(found)["attributed_reason"].startswith("no program is measured whose part it")
     assert used(found)["energy_j"] == pytest.approx(30, rel=0.15)
+
+
+def test_energy_above_idle_and_a_total_are_stated_on_request(monkeypatch):
+    found = measure("--json", "--idle", 1, "--total", "--repeat", 2, "--", "sleep", 0.5)
+    of_card, document = used(found), json.loads(found.stderr)
+    assert of_card["idle_power_w"] == pytest.approx(IDLE_W, rel=0.1)
+    assert of_card["above_idle_energy_ci_low_j"] < 0 < of_card["above_idle_energy_ci_high_j"]
+    [(name, total)] = document["total"].items()
+    if document["devices"]["cpu"]["energy_j"] is None:
+        assert total["energy_j"] is None
+        assert "1 of 2 devices have no energy" in total["reason"]
+    assert GPU in name
+    without = json.loads(measure("--json", "--", "sleep", 0.5).stderr)
+    assert without["total"] is None
+    assert "--idle 10s" in without["devices"][GPU]["above_idle_reason"]
+
+
+def test_a_log_has_power_and_the_machine_at_each_interval(tmp_path):
+    log = tmp_path / "run.csv"
+    script = "import time; x = bytearray(50_000_000); end = time.time() + 2\n"
+    script += "while time.time() < end: pass"
+    line = ["--json", "--log", log, "--every", 0.5, "--", sys.executable, "-c", script]
+    found = measure(*line)
+    with log.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["time_s"]) for row in rows] == pytest.approx([0.5, 1, 1.5, 2], abs=0.2)
+    for row in rows[1:]:
+        assert float(row[f"{GPU}_power_w"]) == pytest.approx(IDLE_W, rel=0.1)
+        assert float(row[f"{GPU}_use_percent"]) >= 0
+        assert float(row[f"{GPU}_temperature_c"]) > 0
+        assert float(row["memory_bytes"]) > 50e6
+        assert 0 < float(row["processor_use_percent"]) <= 100
+    assert float(rows[-1][f"{GPU}_energy_j"]) == pytest.approx(2 * IDLE_W, rel=0.2)
+    [machine] = json.loads(found.stderr)["machine"]
+    assert machine["memory_bytes"] > 50e6
+    assert machine["reasons"].keys() == {name for name in machine if machine[name] is None}
+    refused = measure(*line)
+    assert (refused.returncode, refused.stderr) == (
+        1,
+        f"opcost: {log} exists: name another file\n",
+    )
+
+
+class OnFullDisk:
+    """A path at which nothing can be written."""
+
+    def open(self, *_, **__):
+        return open("/dev/full", "w")
+
+
+def test_a_log_that_cannot_be_written_is_said_to_end(capfd):
+    with power.Monitor([GPU]) as monitor, pytest.raises(OSError, match="No space left"):
+        PowerLog(OnFullDisk(), monitor)
+    said = "opcost: /dev/full ends here (No space left on device): the energy is measured\n"
+    assert capfd.readouterr().err == said
 
 
 def test_a_signal_ends_a_measurement_of_the_machine_with_an_answer(tmp_path):

@@ -6,8 +6,10 @@ The simulated card has 700 W by default, and its administrator has set 650 W.
 import json
 import time
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
+import torch
 from click.testing import CliRunner
 from opcost import power
 from opcost.commands import main
@@ -15,6 +17,7 @@ from opcost.devices.lock import exclusive
 from opcost.devices.machine import hashed_uuid
 from opcost.devices.operating_point import AS_IT_IS
 from opcost.errors import OpcostError
+from opcost.power import cap_profiler
 from opcost.power.limits import AtLimit, LimitSweep
 from opcost.statistics import NORMAL_97_5, Estimate
 
@@ -88,22 +91,33 @@ def test_a_limit_is_not_set_while_a_study_measures(gpu, monkeypatch):
 
 
 @pytest.fixture
-def sweep(gpu, card, card_of_sampler, monkeypatch):
-    """Sweeps a step of 20 ms that would draw 400 W; time grows as power falls, to 1/slowing."""
+def load(gpu, card, card_of_sampler, monkeypatch):
+    """A step of 20 ms that would draw 400 W; time grows as power falls, to 1/slowing. `took_s` has
+    its times at each limit.
+    """
 
-    def sweep(limits, slowing=1 / 3, step=None, seconds=1.0):
+    def load():
+        begun_s = card.now_s()
+        time.sleep(max(0.0, card.run(STEP_S, LOAD_W) - begun_s))
+        load.took_s[gpu.now[0]].append(card.now_s() - begun_s)  # a busy machine sleeps longer
+
+    def slowed_by(slowing):
         monkeypatch.setenv("SIMULATED_ALWAYS_W", str(LOAD_W))
         card.set(slowing=slowing, idle_w=IDLE_W)
 
-        def load():
-            begun_s = card.now_s()
-            time.sleep(max(0.0, card.run(STEP_S, LOAD_W) - begun_s))
-            took_s[gpu.now[0]].append(card.now_s() - begun_s)  # a busy machine sleeps longer
+    load.took_s, load.slowed_by = defaultdict(list), slowed_by
+    return load
 
+
+@pytest.fixture
+def sweep(load):
+    """Sweeps that step, or another one."""
+
+    def sweep(limits, slowing=1 / 3, step=None, seconds=1.0):
+        load.slowed_by(slowing)
         return power.sweep_limits(step or load, limits, seconds=seconds)
 
-    took_s = defaultdict(list)
-    sweep.took_s = took_s
+    sweep.took_s = load.took_s
     return sweep
 
 
@@ -225,3 +239,91 @@ def test_limits_that_errors_do_not_tell_from_the_best_are_named_and_none_may_bin
     assert found.endswith("The step draws at most 60 W: none of the limits binds.")
     exact = str(LimitSweep("gpu", tuple(at_limit(w, t, w, 1e-4) for w, t, _ in costs)))
     assert exact.endswith("among these: 300 W.")
+
+
+def test_what_the_best_limit_saves_against_the_present_one_has_an_interval():
+    costs = [(400, 1.0, 400), (300, 1.1, 300)]
+    found = LimitSweep("gpu", tuple(at_limit(*each, 0.001) for each in costs), 400)
+    saved = found.saved
+    assert saved["energy"].value == pytest.approx(1 - 1.1 * 300 / 400)
+    assert saved["energy"].low < saved["energy"].value < saved["energy"].high
+    assert saved["time"].value == pytest.approx(-0.1)
+    assert saved["ed2p"].value == pytest.approx(1 - 1.1**3 * 300 / 400)
+    assert "the present limit of 400 W: +10.0% [+9.7%, +10.3%] time and -17.5%" in str(found)
+    assert replace(found, present_w=450).saved is None
+    at_best = replace(found, present_w=300)
+    assert at_best.saved["energy"] == Estimate(0, 0, 0)
+    assert "Against" not in str(at_best)
+
+
+class Loader:
+    """Two batches, again and again; the card is busy with each."""
+
+    def __init__(self, load):
+        self._load = load
+
+    def __iter__(self):
+        for _ in range(2):
+            self._load()
+            yield torch.ones(2, 4), torch.zeros(2, 1)
+
+
+@pytest.fixture
+def on_processor(monkeypatch):
+    """The model is on the processor, while the simulated card is kept busy."""
+    monkeypatch.setattr(cap_profiler, "_device", lambda gpu_num: torch.device("cpu"))
+
+
+@pytest.mark.usefixtures("on_processor")
+@pytest.mark.parametrize("train", [True, False])
+def test_a_model_is_profiled_with_the_call_of_sustainable_ml(load, gpu, train, tmp_path):
+    load.slowed_by(1 / 3)
+    model = torch.nn.Linear(4, 1)
+    before = model.weight.detach().clone()
+    found = power.power_cap_profiler(
+        gpu_num=0,
+        model=model,
+        dataloader=Loader(load),
+        train=train,
+        loss_fn=torch.nn.MSELoss(),
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.01),
+        out_file=tmp_path / "caps.csv",
+        seconds=0.8,
+    )
+    limits_w = [point.limit_w for point in found.points]
+    assert limits_w == [700, 650, 630, 560, 490, 420, 350, 280, 210]
+    assert found.present_w == gpu.now[0] == 650
+    assert found.saved["energy"].low <= found.saved["energy"].value
+    assert (model.weight != before).any() == train
+    assert model.training == train
+    header, *rows = (tmp_path / "caps.csv").read_text().splitlines()
+    assert header.startswith("limit_w,time_s,time_ci_low_s")
+    assert len(rows) == len(limits_w)
+    power.set_power_cap(gpu_num=0, cap=found)
+    assert gpu.now[0] == found.best.limit_w
+    power.reset_power_cap(gpu_num=0)
+    assert gpu.now[0] == 700
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"train": True}, "train=True needs loss_fn and optimizer"),
+        ({"gpu_num": 1}, "no GPU '1'"),
+        ({"dataloader": []}, "the data loader has no batch"),
+        ({"dataloader": [{"ids": 1}]}, "a batch of the data loader is a dict, not a pair"),
+    ],
+)
+@pytest.mark.usefixtures("on_processor", "card_of_sampler")
+def test_what_the_profiler_cannot_use_it_refuses_and_leaves_the_limit(options, message, gpu):
+    options = {"dataloader": Loader(never), **options}
+    with pytest.raises(OpcostError, match=message):
+        power.power_cap_profiler(torch.nn.Linear(4, 1), **options)
+    assert gpu.now[0] == 650
+
+
+def test_without_a_best_limit_no_cap_is_set(gpu):
+    point = AtLimit(300, Estimate(1.0, None, None), None, "the meter was lost", None, 3)
+    with pytest.raises(OpcostError, match="no limit is the best"):
+        power.set_power_cap(0, LimitSweep("cuda:0", (point,)))
+    assert gpu.now[0] == 650

@@ -42,6 +42,20 @@ def test_a_window_has_the_energy_of_each_device_or_the_reason_why_not():
         assert f"cpu: no energy: {window.devices['cpu'].reason}" in " ".join(text.split())
 
 
+def test_a_window_has_its_machine_and_the_total_of_its_devices():
+    with power.Monitor([GPU], idle_s=0.5) as monitor:
+        with power.measure("sleep", monitor=monitor) as window:
+            time.sleep(0.6)
+        short = power.start("short", monitor=monitor)
+        short.stop()
+        assert short.machine["processor_use_percent"] is None
+    assert 0 <= window.machine["processor_use_percent"] <= 100
+    assert window.machine["memory_bytes"] > 1e6
+    assert {f"{GPU}_use_percent", f"{GPU}_temperature_c"} <= window.machine.keys()
+    assert window.devices[GPU].idle_power.value == pytest.approx(IDLE_W, rel=0.1)
+    assert "needs two devices" in window.total.reason
+
+
 def test_windows_nest_and_overlap():
     first = power.start("first")
     time.sleep(0.3)
@@ -109,6 +123,7 @@ def test_devices_are_chosen_by_name_and_wrong_ones_explained():
         ({"devices": [0]}, r"devices is \[0\]: give a list of names"),
         ({"devices": GPU}, "devices is 'cuda:0': give a list of names"),
         ({"labels": {"batch": 8}}, "the label 'batch' is 8: give text that can be printed"),
+        ({"idle_s": -1}, "idle_s is -1; allowed is a finite number of at least 0"),
         ({"period_s": float("nan")}, "period_s is nan; allowed: seconds from 0.001 to 60"),
         ({"output": "run.csv"}, r"run\.csv': name a file that ends with \.parquet"),
         ({"output": None, "labels": {"batch": "8"}}, "labels are kept in a recording"),

@@ -16,8 +16,8 @@ from opcost.energy.sensor import Sensor
 from opcost.errors import OpcostError
 from opcost.power import recording
 from opcost.power.attribution import MEMORY, PROCESSOR_TIME
-from opcost.power.energy import DeviceEnergy
-from opcost.power.recording import SAMPLE, VERSION, finish, recording_beside
+from opcost.power.energy import DeviceEnergy, together
+from opcost.power.recording import IDLE, MACHINE, SAMPLE, VERSION, finish, recording_beside
 from opcost.power.text import as_document, as_text, rows_by_name, window_lines
 from opcost.statistics import Estimate
 
@@ -82,6 +82,82 @@ def test_a_recording_becomes_one_file_of_readings_and_windows(tmp_path):
         assert len(fields) == 1
         assert known[0]["metrics"] == {"loss": 0.5, "time": None}
         assert known[0]["devices"]["cpu"]["reason"] == "no energy sensor"
+
+
+def test_energy_above_idle_is_that_of_a_window_without_that_of_an_idle_one(tmp_path):
+    output = tmp_path / "run.parquet"
+    finish(recorded(output, [(IDLE, 6.0, 8.0), ("epoch", 8.0, 18.0)]), output)
+    idle, epoch = (row["devices"][GPU] for row in power.read_windows(output))
+    assert epoch.idle_power.low <= WATTS <= epoch.idle_power.high
+    assert epoch.above_idle.low <= 0 <= epoch.above_idle.high  # it idles all the time
+    assert epoch.above_idle.value == epoch.energy.value - 10 * idle.energy.value / 2
+    assert epoch.above_idle_reason is None
+    text = " ".join(as_text("epoch", SECOND, {GPU: epoch})[2].split())
+    assert text == "device energy above idle mean power changes"
+
+
+def test_without_an_idle_window_no_energy_is_above_idle_and_the_reason_says_what_to_do():
+    used = DeviceEnergy(TEN, None, 1.0)
+    assert used.with_idle(DeviceEnergy(None, SHORT, 1.0)).above_idle is None
+    assert "opcost measure --idle 10s" in used.above_idle_reason
+    assert DeviceEnergy(None, SHORT).above_idle_reason == SHORT
+    assert "above idle" not in str(as_text("epoch", SECOND, {GPU: used}))
+
+
+def test_a_total_needs_the_energy_of_each_device_and_counts_none_twice():
+    inside = DeviceEnergy(TEN, None, 1.0, overlap="is contained in cpu: do not add the two")
+    host, gpu = DeviceEnergy(TEN, None, 1.0, 3), DeviceEnergy(TEN, None, 1.0, 4, ("throttled",))
+    name, found = together({GPU: gpu, "cpu": host, "cpu:core": inside})
+    assert (name, found.energy) == (f"{GPU} + cpu", Estimate(20.0, 18.0, 22.0))
+    assert (found.changes, found.flags, found.mean_power_w) == (7, ("throttled",), 20.0)
+    assert found.above_idle is None
+    idle = DeviceEnergy(Estimate(2.0, 2.0, 2.0), None, 1.0)
+    of_both = {GPU: gpu.with_idle(idle), "cpu": host.with_idle(idle)}
+    assert together(of_both)[1].above_idle == Estimate(16.0, 14.0, 18.0)
+    _, none = together({GPU: gpu, "cpu": DeviceEnergy(None, "no energy sensor")})
+    assert (none.energy, none.reason) == (
+        None,
+        "1 of 2 devices have no energy; the first of them: no energy sensor",
+    )
+    assert "needs two devices" in together({"cpu": host, "cpu:core": inside})[1].reason
+
+
+def test_the_machine_beside_a_window_is_what_was_read_in_it(tmp_path):
+    output = tmp_path / "run.parquet"
+    recording = recorded(output, [("epoch", 8.0, 12.0), ("step", 8.0, 8.1)], cores=4)
+    of_machine = np.zeros(20, SAMPLE)
+    for name in SAMPLE.names[2:]:
+        of_machine[name] = np.nan
+    of_machine["source"], of_machine["time_s"] = 1, 5 + np.arange(20)
+    of_machine["all_use"] = 3.0 * np.arange(20)  # three of four cores are busy
+    of_machine["own_memory_bytes"] = 1e6 * np.arange(20)
+    of_machine["temperature_c"] = 50
+    both = np.sort(np.concatenate([recording.samples(), of_machine]), order="time_s")
+    recording.samples_file.write_bytes(both.tobytes())
+    assert finish(recording, output) == len(both)
+    step, epoch = (row["machine"] for row in power.read_windows(output))
+    assert epoch == {
+        "processor_use_percent": pytest.approx(75),
+        "processor_temperature_c": 50,
+        "memory_bytes": 7e6,
+    }
+    assert step["processor_use_percent"] is None
+    assert MACHINE in pq.read_table(output)["device"].to_pylist()
+    known = json.loads(printed("--json", "--each", output))[0]["machine"]
+    assert "shorter than 0.2 s" in known["reasons"]["processor_use_percent"]
+
+
+def test_a_file_of_the_version_before_is_read(tmp_path):
+    path = tmp_path / "run.parquet"
+    of_window = {"window": "epoch", "start_s": 0, "end_s": 1, "time_s": 1, "metrics": {}}
+    used = DeviceEnergy(TEN, None, 1.0).columns
+    old = {name: used[name] for name in used if "idle" not in name}
+    known = {"version": 2, "labels": {}, "windows": [{**of_window, "devices": {GPU: old}}]}
+    metadata = {b"opcost": json.dumps(known).encode()}
+    pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(metadata), path)
+    [row] = power.read_windows(path)
+    assert (row["devices"][GPU].energy, row["machine"]) == (TEN, {})
+    assert row["devices"][GPU].above_idle is None
 
 
 def test_what_a_killed_measurement_left_is_recovered_by_the_next_command(tmp_path):

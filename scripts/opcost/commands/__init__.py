@@ -22,6 +22,7 @@ _COMMANDS = {
     "measure": "Measure the energy of a command, or of this machine.",
     "windows": "List the energy of the windows of a recording.",
     "watch": "Show the power of each device, live.",
+    "wattmeter": "Find the interval and the delay of a wattmeter that prints watts.",
     "power-limit": "Show or set the power limit of a GPU.",
     "explain": "Estimate what a model costs on each target of a database.",
     "query": "Select rows of databases by operator, shape, dtype, target and more.",

@@ -39,8 +39,21 @@ _PATH = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--every",
     type=Duration(0.1),
-    help="Print the energy so far at this interval, such as 10 or 5min.",
+    help="Print the energy so far at this interval, such as 10 or 5min; the interval of --log.",
 )
+@click.option(
+    "--log",
+    type=_PATH,
+    help="Write power, energy, use, temperatures and memory to a new CSV file, at the interval of "
+    "--every (default: 1 s), instead of printing the energy so far.",
+)
+@click.option(
+    "--idle",
+    type=Duration(0.5, 3600),
+    help="First measure for this time, in which nothing may run; then also state the energy above "
+    "idle.",
+)
+@click.option("--total", is_flag=True, help="Also state the energy of all devices together.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="Kept with --output.")
 @click.option("--output", "-o", type=_PATH, help="Write all readings to a new .parquet file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
@@ -53,6 +66,9 @@ def command(
     repeat: int,
     period: float | None,
     every: float | None,
+    log: Path | None,
+    idle: float | None,
+    total: bool,
     labels: tuple[str, ...],
     output: Path | None,
     as_json: bool,
@@ -73,7 +89,8 @@ def command(
     from opcost.errors import OpcostError
     from opcost.files import check_output
     from opcost.power.attribution import NOBODY
-    from opcost.power.command import KILLED, CannotRun, run_command, watch
+    from opcost.power.command import KILLED, CannotRun, During, run_command, watch
+    from opcost.power.machine import PowerLog
     from opcost.power.monitor import Monitor
 
     if (not command) == (pid is None and duration is None):
@@ -82,11 +99,12 @@ def command(
         )
     if repeat > 1 and not command:
         raise click.UsageError("--repeat is for a COMMAND")
+    if idle and not command:
+        raise click.UsageError("--idle is for a COMMAND: nothing may run before")
     if labels and output is None:
         raise click.UsageError("--label needs --output")
     if to is not None and output is not None and to.resolve() == output.resolve():
         raise click.UsageError("--output and --to are the same file")
-    during = (lambda window: tell(window.line())) if every else None
     place = None
     if to is not None:  # opened before anything is measured, in case it cannot be written
         check_output(to, [] if output is None else [output])
@@ -100,11 +118,15 @@ def command(
         output=output,
         labels=_labels(labels),
         user=None if command else pid or NOBODY,
+        idle_s=idle or 0.0,
     ) as monitor:
         if not monitor.devices:
             missing = [f"{name}: {why}" for name, why in monitor.missing.items()]
             why = "; ".join([*missing, *monitor.unseen]) or "no device"
             tell(f"opcost: no energy will be measured ({why})")
+        during: During | None = (lambda window: tell(window.line())) if every else None
+        if log is not None:
+            during, every = PowerLog(log, monitor), every or 1.0
         for run in range(1, repeat + 1):
             try:
                 if command:
@@ -125,7 +147,7 @@ def command(
             if code:
                 break
         if windows:
-            answer = _answer(windows, stopped, as_json)
+            answer = _answer(windows, stopped, as_json, total)
             if place is None:
                 tell(answer)
             else:
@@ -158,9 +180,9 @@ def _labels(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _answer(windows: Sequence["Window"], stopped: str | None, as_json: bool) -> str:
+def _answer(windows: Sequence["Window"], stopped: str | None, as_json: bool, total: bool) -> str:
     """The energy of the windows, and why they ended early."""
-    from opcost.power.energy import mean_of_runs
+    from opcost.power.energy import mean_of_runs, together
     from opcost.power.text import as_document, as_text
     from opcost.statistics import Estimate, mean
 
@@ -170,8 +192,10 @@ def _answer(windows: Sequence["Window"], stopped: str | None, as_json: bool) -> 
         time = mean([each.time_s for each in windows])
         devices = {n: mean_of_runs([each.devices[n] for each in windows]) for n in devices}
         name = f"{name}, mean of {len(windows)} runs"
+    all_of = dict([together(devices)]) if total else {}
     if as_json:
-        document = as_document(name, time, len(windows), devices)
+        machine = [each.machine for each in windows]
+        document = as_document(name, time, len(windows), devices, all_of, machine)
         return json.dumps({**document, "stopped": stopped}, indent=2)
     lines = [f"opcost: {stopped}"] if stopped else []
-    return "\n".join([*lines, "", *as_text(f"opcost: {name}", time, devices)])
+    return "\n".join([*lines, "", *as_text(f"opcost: {name}", time, {**devices, **all_of})])

@@ -25,7 +25,7 @@ def command(recordings: tuple[Path, ...], each: bool, as_json: bool) -> None:
     opcost windows --each run.parquet
     """
     from opcost.power.recording import read_windows
-    from opcost.power.text import rows_by_name, window_lines
+    from opcost.power.text import machine_document, rows_by_name, window_lines
 
     rows = [{"recording": str(path), **row} for path in recordings for row in read_windows(path)]
     rows = rows if each else rows_by_name(rows)
@@ -33,6 +33,7 @@ def command(recordings: tuple[Path, ...], each: bool, as_json: bool) -> None:
         for row in rows:  # JSON has no NaN and no infinity
             numbers = row["metrics"].items()
             row["metrics"] = {name: x if isfinite(x) else None for name, x in numbers}
+            row |= {"machine": machine_document(row["machine"])} if each else {}
             row["devices"] = {name: used.columns for name, used in row["devices"].items()}
         show(json.dumps(rows, indent=2))
     else:

@@ -58,7 +58,7 @@ def characterise(
         )
     document: Document = {"meter": meter.name, "meter_reason": None}
     document["idle_power_without_context_w"] = idle_without_context_w
-    document["readings"], recording = _responses(meter, load, clock, reasons)
+    document["readings"], recording = responses(meter, load, clock, reasons)
     document["temperature_slope_w_per_k"] = _steady(meter, load, clock, document, reasons)
     document["counter"] = _counter(meter, load, clock, reasons)
     # As soon after a load as in a trial: a GPU needs tens of seconds to reach its lowest power.
@@ -78,11 +78,14 @@ def idle_power_w(meter: Meter, clock: Clock = SYSTEM_CLOCK, settle_s: float = _S
     return float(np.mean(powers_w))
 
 
-def _responses(
-    meter: Meter, load: Load, clock: Clock, reasons: dict[str, str]
+def responses(
+    meter: Meter, load: Load, clock: Clock, reasons: dict[str, str], slower: float = 1.0
 ) -> tuple[dict[str, Document], Document | None]:
     """Refresh period, averaging window, lag and rise time of each reading, from a random load; and
     the data of the fit: when the load was on, and the changes of each reading.
+
+    Loads and fit suit refreshes of 20 to 100 ms: of a sensor that is `slower` by a factor, the
+    data are in seconds times this factor.
     """
     if meter.reads_since_last:
         reasons[f"{meter.name}.rise_s"] = "the counter's steps are too coarse to determine it"
@@ -94,25 +97,26 @@ def _responses(
     values: dict[str, list[float]] = {name: [] for name in readings}
 
     def poll() -> None:
-        times_s.append(clock.now_s())
+        times_s.append(clock.now_s() / slower)
         for name, read in readings.items():
             values[name].append(read())
 
-    busy = _random_load(load, clock, poll)
+    busy = _random_load(load, clock, poll, slower)
     found: dict[str, Document] = {}
     for name, watts in values.items():
         refresh_s = refresh_period_s(times_s, watts)
         response = fit_response(busy, changes(times_s, watts)) if refresh_s else None
         found[name] = {
-            "refresh_s": refresh_s,
-            "averaging_s": response and response.averaging_s,
-            "lag_s": response and response.lag_s,
-            "rise_s": response and response.rise_s,
+            "refresh_s": refresh_s and slower * refresh_s,
+            "averaging_s": response and slower * response.averaging_s,
+            "lag_s": response and slower * response.lag_s,
+            "rise_s": response and slower * response.rise_s,
             "explained": response and response.explained,
             "correlated_share": None,
         }
         if refresh_s is None:
-            reasons[f"{name}.refresh_s"] = f"the reading hardly changed within {_RANDOM_S:g} s"
+            long_s = _RANDOM_S * slower
+            reasons[f"{name}.refresh_s"] = f"the reading hardly changed within {long_s:g} s"
         elif response is None:
             reasons[f"{name}.averaging_s"] = (
                 "the reading is not a moving average of the load, or is refreshed too seldom"
@@ -129,27 +133,31 @@ def _responses(
     return found, recording
 
 
-def _random_load(load: Load, clock: Clock, poll: Callable[[], None]) -> list[tuple[float, float]]:
-    """Switch the load on and off at random for some seconds. Returns the intervals when on."""
+def _random_load(
+    load: Load, clock: Clock, poll: Callable[[], None], slower: float
+) -> list[tuple[float, float]]:
+    """Switch the load on and off at random for some seconds times `slower`. Returns the intervals
+    when on, divided by that.
+    """
     generator = random.Random(0)
     busy = []
-    end_s = clock.now_s() + _RANDOM_S
-    chunk = max(1, round(_MIN_SWITCH_S / 4 / load.iteration_s))
+    end_s = clock.now_s() + _RANDOM_S * slower
+    chunk = max(1, round(_MIN_SWITCH_S / 4 * slower / load.iteration_s))
     while clock.now_s() < end_s:
         begin_s = clock.now_s()
-        off_s = begin_s + generator.uniform(_MIN_SWITCH_S, _MAX_SWITCH_S)
+        off_s = begin_s + generator.uniform(_MIN_SWITCH_S, _MAX_SWITCH_S) * slower
         pending = [load.start(chunk)]
         while pending:
             pending = [done for done in pending if not done()]
             if clock.now_s() < off_s and len(pending) < 2:
                 pending.append(load.start(chunk))
             poll()
-            clock.sleep(_POLL_S)
-        busy.append((begin_s, clock.now_s()))
-        on_s = clock.now_s() + generator.uniform(_MIN_SWITCH_S, _MAX_SWITCH_S)
+            clock.sleep(_POLL_S * slower)
+        busy.append((begin_s / slower, clock.now_s() / slower))
+        on_s = clock.now_s() + generator.uniform(_MIN_SWITCH_S, _MAX_SWITCH_S) * slower
         while clock.now_s() < on_s:
             poll()
-            clock.sleep(_POLL_S)
+            clock.sleep(_POLL_S * slower)
     return busy
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from time import monotonic, sleep  # bound here: a model may replace those in `time`
 from typing import Protocol
 
+import numpy as np
+
 
 class Clock(Protocol):
     """A monotonic clock, in seconds."""
@@ -28,6 +30,24 @@ class SystemClock:
 
 
 SYSTEM_CLOCK = SystemClock()
+
+
+class ProcessorLoad:
+    """Matrix products on all cores, by NumPy."""
+
+    may_wait = False
+
+    def __init__(self) -> None:
+        self._matrix = np.random.default_rng(0).random((500, 500))
+        begun_s = monotonic()
+        self.start(20)
+        self.iteration_s = (monotonic() - begun_s) / 20
+
+    def start(self, iterations: int) -> "Done":
+        """Do that many products."""
+        for _ in range(iterations):
+            _ = self._matrix @ self._matrix
+        return lambda: True
 
 
 Done = Callable[[], bool]

@@ -74,7 +74,7 @@ class Meter(ABC):
     `missing` the reasons for quantities that are None. With `reads_since_last` the meter has only a
     counter, and each power is the mean since the previous reading. `overlap` completes a sentence
     about the device: which meters count the same energy. `shared_by_time` is true if processes
-    share the device by their processor time.
+    share the device by their processor time, None if they do not share it in a known way.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Meter(ABC):
     missing: dict[str, str]
     reads_since_last = False
     overlap: str | None = None
-    shared_by_time = False
+    shared_by_time: bool | None = False
 
     @abstractmethod
     def power_w(self) -> float:

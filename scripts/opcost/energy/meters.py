@@ -126,11 +126,22 @@ def _amd_unseen() -> str | None:
         return str(reason)
 
 
+def _wattmeter(source: str | None) -> Meter:
+    from opcost.energy.wattmeter import Wattmeter  # only where there is one
+
+    return Wattmeter(source or "")
+
+
+def _wattmeters() -> dict[str | None, str | None]:
+    return {None: source} if (source := os.environ.get("OPCOST_WATTMETER")) else {}
+
+
 _METERS: Mapping[str, _Entry] = {
     "cpu": _Entry(
         lambda part: RaplMeter(part=part),
         lambda: {None: None} | {part: part for part in rapl_parts()},
     ),
     "cuda": _Entry(_nvml, _nvidia_gpus, _nvidia_uuid, unseen=_nvidia_unseen),
+    "wattmeter": _Entry(_wattmeter, _wattmeters),
     "amd": _Entry(_amd, _amd_gpus, unseen=_amd_unseen),
 }

@@ -63,7 +63,11 @@ def read_sensor(path: Path, meter: str, assumed: Sensor) -> Sensor:
     `source` is "measured" if no property that affects timing was assumed. Raises OpcostError for a
     damaged file or another schema version.
     """
-    document = read_document(path)
+    return sensor_of_document(read_document(path), meter, assumed)
+
+
+def sensor_of_document(document: Mapping[str, Any], meter: str, assumed: Sensor) -> Sensor:
+    """The same, from the content of the file."""
     reading = document["readings"].get(meter) if document["meter"] else None
     if reading is None:
         return assumed

@@ -14,10 +14,18 @@ edges of a window wait for the GPU.
 
 `read_windows` has the windows of a recording, such as `opcost measure --output` writes.
 `set_power_limit` and `reset_power_limit` set the power limit of an NVIDIA GPU; `sweep_limits` finds
-the one at which a step of yours takes the least energy x time squared.
+the one at which a step of yours takes the least energy x time squared. `power_cap_profiler`,
+`set_power_cap` and `reset_power_cap` do this with the calls of SustainableML.
 """
 
-from opcost.power.limits import reset_power_limit, set_power_limit, sweep_limits
+from opcost.power.cap_profiler import power_cap_profiler
+from opcost.power.limits import (
+    reset_power_cap,
+    reset_power_limit,
+    set_power_cap,
+    set_power_limit,
+    sweep_limits,
+)
 from opcost.power.monitor import Monitor
 from opcost.power.recording import read_windows
 from opcost.power.windows import Window, log, measure, start
@@ -27,8 +35,11 @@ __all__ = [
     "Window",
     "log",
     "measure",
+    "power_cap_profiler",
     "read_windows",
+    "reset_power_cap",
     "reset_power_limit",
+    "set_power_cap",
     "set_power_limit",
     "start",
     "sweep_limits",

@@ -21,6 +21,12 @@ NOBODY = 0
 """The `user` of a measurement of the whole machine."""
 
 
+def busy_s() -> float:
+    """CPU seconds of all processes up to now."""
+    every = psutil.cpu_times()._asdict()
+    return sum(seconds for name, seconds in every.items() if name not in _NOT_BUSY)
+
+
 class _Used(NamedTuple):
     """The parent of a process; CPU seconds of it and of its children that have been waited for."""
 
@@ -50,9 +56,15 @@ class User:
             if heir not in found:  # otherwise an ancestor that waited for it has its time
                 self._ended_s += self._last[pid].seconds
         self._last = found
-        every = psutil.cpu_times()._asdict()
-        all_s = sum(seconds for name, seconds in every.items() if name not in _NOT_BUSY)
-        return self._ended_s + sum(each.seconds for each in found.values()), all_s
+        return self._ended_s + sum(each.seconds for each in found.values()), busy_s()
+
+    def resident_bytes(self) -> float:
+        """Memory of the machine that the user's processes hold; shared pages count for each."""
+        found = 0.0
+        for process in self._processes():
+            with suppress(psutil.Error):
+                found += process.memory_info().rss
+        return found
 
     def memory_bytes(self, held: Mapping[int, int]) -> tuple[float, float]:
         """Memory held by the user, and by all processes."""

@@ -6,10 +6,16 @@ from statistics import fmean
 from typing import Any, Self
 
 from opcost.power.attribution import MEMORY, PROCESSOR_TIME
-from opcost.rows.quantities import ENERGY
-from opcost.statistics import Estimate, correlated_sum, mean
+from opcost.rows.quantities import ENERGY, POWER
+from opcost.statistics import Estimate, correlated_sum, mean, weighted_sum
+
+_ABOVE_IDLE, _IDLE = ENERGY.of("above_idle"), POWER.of("idle")
+_NO_IDLE = (
+    "the idle power is unknown: opcost measure --idle 10s, or Monitor(idle_s=10), measures it"
+)
 
 _NO_SHARE = {
+    None: "no program is measured whose part it could be, or the device is shared in no known way",
     PROCESSOR_TIME: "no processor time was counted in the window",
     MEMORY: (
         "its driver names no process that holds its memory: none computes on it, the driver does "
@@ -25,7 +31,8 @@ class DeviceEnergy:
 
     `changes` counts the sensor's changes in the window. The interval excludes the error of the
     sensor's gain, `gain_uncertainty`. `overlap` says which other meter includes this energy.
-    `share` is attributed to the user, `by` processor time or memory (attribution.py).
+    `share` is attributed to the user, `by` processor time or memory (attribution.py). `idle_power`
+    is in watts.
     """
 
     energy: Estimate | None
@@ -37,6 +44,25 @@ class DeviceEnergy:
     overlap: str | None = None
     share: float | None = None
     by: str | None = None
+    idle_power: Estimate | None = None
+
+    @property
+    def above_idle(self) -> Estimate | None:
+        """Joules above those of the idle device in the same time."""
+        if self.energy is None or self.idle_power is None or not self.time_s:
+            return None
+        return weighted_sum([(1.0, self.energy), (-self.time_s, self.idle_power)])
+
+    @property
+    def above_idle_reason(self) -> str | None:
+        """Why there is no energy above idle; None if there is one."""
+        return None if self.above_idle is not None else self.reason or _NO_IDLE
+
+    def with_idle(self, idle: "DeviceEnergy | None") -> Self:
+        """The same with the mean power of an idle window, if that has an energy."""
+        if idle is None or idle.energy is None or not idle.time_s:
+            return self
+        return replace(self, idle_power=correlated_sum([(1 / idle.time_s, idle.energy)]))
 
     @property
     def mean_power_w(self) -> float | None:
@@ -48,9 +74,7 @@ class DeviceEnergy:
         """Why there is no `share`, and what to do; None if there is one."""
         if self.share is not None:
             return None
-        if self.by is None:
-            return self.reason or "no program is measured whose part it could be"
-        return _NO_SHARE[self.by]
+        return self.reason if self.by is None and self.reason else _NO_SHARE[self.by]
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -60,6 +84,9 @@ class DeviceEnergy:
             "reason": self.reason,
             "time_s": self.time_s,
             "mean_power_w": self.mean_power_w,
+            **_IDLE.columns(self.idle_power),
+            **_ABOVE_IDLE.columns(self.above_idle),
+            "above_idle_reason": self.above_idle_reason,
             "changes": self.changes,
             "gain_uncertainty": self.gain_uncertainty,
             "flags": list(self.flags),
@@ -70,7 +97,9 @@ class DeviceEnergy:
         """The energy that `columns` describe."""
         names = ("reason", "time_s", "changes", "gain_uncertainty")
         known = {name: columns[name] for name in names}
-        return cls(ENERGY.read(columns), flags=tuple(columns["flags"]), **known)
+        idle = _IDLE.read({**dict.fromkeys(_IDLE.names), **columns})  # of older recordings
+        flags = tuple(columns["flags"])
+        return cls(ENERGY.read(columns), flags=flags, idle_power=idle, **known)
 
 
 def total(parts: Sequence[DeviceEnergy], what: str = "windows") -> DeviceEnergy:
@@ -90,6 +119,25 @@ def total(parts: Sequence[DeviceEnergy], what: str = "windows") -> DeviceEnergy:
         changes=sum(each.changes for each in parts),
         flags=tuple(dict.fromkeys(flag for each in parts for flag in each.flags)),
         share=_share(parts),
+    )
+
+
+def together(devices: Mapping[str, DeviceEnergy]) -> tuple[str, DeviceEnergy]:
+    """The name and the energy of all devices of a window together, without those that contain
+    others or are contained in them. Null with a reason if one of them is unknown. Limits add up.
+    """
+    parts = {name: each for name, each in devices.items() if each.overlap is None}
+    name, listed = " + ".join(parts), list(parts.values())
+    if len(parts) < 2:
+        return name, DeviceEnergy(None, "a total needs two devices, neither of which has the other")
+    idle = [each.idle_power for each in listed]
+    return name, replace(
+        total(listed, "devices"),
+        time_s=listed[0].time_s,
+        gain_uncertainty=max(_known(each.gain_uncertainty for each in listed), default=None),
+        share=None,
+        by=None,
+        idle_power=None if None in idle else correlated_sum((1.0, each) for each in idle if each),
     )
 
 

@@ -20,7 +20,7 @@ from opcost.errors import OpcostError
 from opcost.power.monitor import Monitor
 from opcost.power.windows import start
 from opcost.rows.quantities import ED2P, ENERGY, TIME
-from opcost.statistics import Estimate, energy_delay, least, mean
+from opcost.statistics import Estimate, energy_delay, least, mean, ratio
 from opcost.target import OperatingPoint
 from opcost.text import joules, table, watts, with_interval
 from opcost.text import seconds as seconds_text
@@ -98,6 +98,22 @@ def _set(gpu: Gpu, limit_w: float) -> float:
     return before_w
 
 
+def set_power_cap(gpu_num: int, cap: "float | LimitSweep") -> None:
+    """`set_power_limit`, called as in SustainableML: `cap` is in watts, or what
+    `power_cap_profiler` returned. Raises OpcostError also if that has no best limit.
+    """
+    if isinstance(cap, LimitSweep):
+        if cap.best is None:
+            raise OpcostError(f"no limit is the best, because none has an energy:\n{cap}")
+        cap = cap.best.limit_w
+    set_power_limit(cap, gpu_num)
+
+
+def reset_power_cap(gpu_num: int = 0) -> None:
+    """`reset_power_limit`, called as in SustainableML."""
+    reset_power_limit(gpu_num)
+
+
 @contextmanager
 def _held(gpu: int | str, purpose: str) -> Iterator[Held]:
     """Hold the lock of a GPU, as jobs of a study do. Raises OpcostError within a sweep of it by
@@ -166,10 +182,13 @@ class AtLimit:
 
 @dataclass(frozen=True)
 class LimitSweep:
-    """A step at several power limits of a GPU, from the highest to the lowest."""
+    """A step at several power limits of a GPU, from the highest to the lowest. `present_w` is the
+    limit in watts before and after.
+    """
 
     gpu: str
     points: tuple[AtLimit, ...]
+    present_w: float | None = None
 
     @property
     def best(self) -> AtLimit | None:
@@ -178,6 +197,20 @@ class LimitSweep:
         """
         best, _ = least([point.ed2p for point in self.points])
         return None if best is None else self.points[best]
+
+    @property
+    def saved(self) -> dict[str, Estimate] | None:
+        """What the best limit saves against the present one: shares of `time`, `energy` and `ed2p`
+        with their 95 % intervals, negative for more; the error of the sensor's gain cancels. None
+        without a best limit, or an energy at the present one.
+        """
+        present = [each for each in self.points if each.limit_w == self.present_w]
+        if self.best is None or not present or present[0].ed2p is None:
+            return None
+        return {
+            str(of): _less(getattr(self.best, str(of)), getattr(present[0], str(of)))
+            for of in (TIME, ENERGY, ED2P)
+        }
 
     def to_pandas(self) -> "pd.DataFrame":
         """A row for each limit: watts, seconds, joules and J s², with the ends of intervals."""
@@ -218,10 +251,29 @@ class LimitSweep:
             alike = ", ".join(f"{self.points[each].limit_w:g} W" for each in within_noise)
             similar = f"; not distinguishable from it: {alike}" if alike else ""
             lines.append(f"Least energy x time² among these: {self.best.limit_w:g} W{similar}.")
+            if self.saved is not None and self.best.limit_w != self.present_w:
+                shares = " and ".join(f"{_more(self.saved[of])} {of}" for of in ("time", "energy"))
+                lines.append(f"Against the present limit of {self.present_w:g} W: {shares}.")
         drawn = [each.mean_power_w for each in self.points if each.mean_power_w is not None]
         if drawn and max(drawn) < _BINDS * min(each.limit_w for each in self.points):
             lines.append(f"The step draws at most {max(drawn):.3g} W: none of the limits binds.")
         return "\n".join(lines)
+
+
+def _less(part: Estimate, whole: Estimate) -> Estimate:
+    """The share of `whole` by which `part` is less."""
+    if part is whole:
+        return Estimate(0.0, 0.0, 0.0)
+    rest = ratio(part, whole)
+    if rest.low is None or rest.high is None:
+        return Estimate(1 - rest.value, None, None)
+    return Estimate(1 - rest.value, 1 - rest.high, 1 - rest.low)
+
+
+def _more(saved: Estimate) -> str:
+    if saved.low is None or saved.high is None:
+        return f"{-saved.value:+.1%}"
+    return f"{-saved.value:+.1%} [{-saved.high:+.1%}, {-saved.low:+.1%}]"
 
 
 def sweep_limits(
@@ -248,6 +300,7 @@ def sweep_limits(
     name = name_of(gpu)
     with _held(gpu, _SWEEP) as held:
         known = Gpu(held.key)
+        present_w = known.power_limit_w()
         chosen = _evenly(known) if limits is None else _in_order(limits)
         for limit_w in chosen:
             known.check(OperatingPoint(limit_w))
@@ -256,7 +309,7 @@ def sweep_limits(
             for limit_w in chosen:
                 with applied(held, OperatingPoint(limit_w)):
                     points.append(_at_limit(step, limit_w, seconds, monitor))
-    return LimitSweep(name, tuple(points))
+    return LimitSweep(name, tuple(points), present_w)
 
 
 def _evenly(gpu: Gpu) -> list[float]:

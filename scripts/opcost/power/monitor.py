@@ -20,9 +20,10 @@ from opcost.energy.sensor import Sensor
 from opcost.errors import FULL, OpcostError
 from opcost.power.attribution import NOBODY
 from opcost.power.energy import DeviceEnergy
-from opcost.power.readings import WindowEnergies
+from opcost.power.readings import EDGE_S, WindowEnergies, machine_in
 from opcost.power.recording import (
     END,
+    IDLE,
     READ,
     Recording,
     around,
@@ -43,7 +44,7 @@ _IMPATIENT_S = 0.5
 """How long to wait for a sampler that has once not answered."""
 
 _AFTER_CLOSE = "the monitor was closed before the window was over: call its stop() first"
-_PERIOD = number(0.001, 60)
+_PERIOD, _IDLE = number(0.001, 60), number(0, 3600)
 
 _kept: list[Recording] = []
 
@@ -58,7 +59,8 @@ class Monitor:
 
     `devices` are named as in targets (`cuda:0`, `cpu`); by default, all that this process may see.
     `period_s` is the time between readings, by default chosen for the sensors. The recording is
-    written to `output`, a new .parquet file, when the monitor is closed, with `labels`. `user` is
+    written to `output`, a new .parquet file, when the monitor is closed, with `labels`. During its
+    first `idle_s`, nothing may run: windows then also have their energy above idle. `user` is
     the process to which use of the devices is attributed, with its descendants; by default this
     process, 0 for none.
 
@@ -73,8 +75,11 @@ class Monitor:
         output: str | os.PathLike[str] | None = None,
         user: int | None = None,
         labels: Mapping[str, str] | None = None,
+        idle_s: float = 0.0,
     ) -> None:
         _check(devices, period_s, output, labels)
+        if not _IDLE.holds(idle_s):
+            raise OpcostError(f"idle_s is {idle_s!r}; allowed is {_IDLE.allowed}")
         # A link is followed; the program may change its directory.
         self._output = None if output is None else Path(output).resolve()
         self.recording = _temporary() if self._output is None else new_recording(self._output)
@@ -103,12 +108,19 @@ class Monitor:
         self.unseen: list[str] = about["unseen"]
         self.devices: list[str] = [source["name"] for source in about["sources"]]
         self.period_s: float = about["period_s"]
-        self._energies = WindowEnergies(about)
+        self._energies, self._about = WindowEnergies(about), about
         sensors = [Sensor(**source["sensor"]) for source in about["sources"]]
         slowest_s = max((each.refresh_s + each.lag_s for each in sensors), default=0.0)
         averaging_s = max((each.averaging_s for each in sensors), default=0.0)
         self._shown_after_s = _REFRESHES * slowest_s + averaging_s / 2
         time.sleep(self._shown_after_s)  # a window needs a change before it
+        self._idle: dict[str, DeviceEnergy] = {}
+        if idle_s:
+            start_s = self.edge()
+            time.sleep(idle_s)
+            end_s = self.edge()
+            self.recording.note({"window": IDLE, "start_s": start_s, "end_s": end_s})
+            self._idle = self.energy(start_s, end_s)
 
     @property
     def is_running(self) -> bool:
@@ -137,7 +149,7 @@ class Monitor:
         if not self._may_end:
             return
         for window in list(self._over):  # it may still be asked for its energy
-            _ = window.devices
+            _ = window.devices, window.machine
         self._end(keep=True)
 
     def discard(self) -> None:
@@ -209,7 +221,15 @@ class Monitor:
         samples, attributed = self.recording.samples(), self._user != NOBODY
         found = self._energies.of(samples, start_s, end_s, lost, attributed)
         missing = {name: DeviceEnergy(None, reason) for name, reason in self.missing.items()}
-        return {**found, **missing}
+        with_idle = {name: each.with_idle(self._idle.get(name)) for name, each in found.items()}
+        return {**with_idle, **missing}
+
+    def machine(self, start_s: float, end_s: float) -> dict[str, float | None]:
+        """What `Window.machine` has, between two times of the monotonic clock."""
+        latest_s = time.monotonic() + _IMPATIENT_S
+        while not self._is_read_until(end_s - EDGE_S) and time.monotonic() < latest_s:
+            time.sleep(_POLL_S)
+        return machine_in(self.recording.samples(), self._about, start_s, end_s)
 
     def _wait_for(self, end_s: float) -> str | None:
         """Wait until the sensors have shown the power before a moment. Returns why they have not,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opcost.energy.meter import ABOVE_LIMIT, MAX_W
 from opcost.energy.sensor import Sensor
-from opcost.power.attribution import share
+from opcost.power.attribution import MEMORY, share
 from opcost.power.curve import CUT_OFF, NOT_SHOWN, Curve, CurveEnergy, of_counter, of_readings
 from opcost.power.energy import DeviceEnergy
 from opcost.rows.flags import (
@@ -28,6 +28,10 @@ _BEFORE_S, _AFTER_S = 5.0, 2.0
 _PERIODS = 3
 """Margin of samples around windows, needed for the range of power: seconds, or readings where
 sensors are read seldom."""
+
+EDGE_S, _SHORTEST_S, _BESIDE_S = 0.1, 0.2, 1.0
+"""The machine is read this soon before or after an edge, and at the latest so often; processor time
+counts in steps of 10 ms, which are too long for shorter windows."""
 
 _DIFFERENT = 0.02
 _VERY_DIFFERENT = 0.2
@@ -101,6 +105,55 @@ class WindowEnergies:
             Readings(samples[samples["source"] == number], source)
             for number, source in enumerate(self._sources)
         ]
+
+
+def machine_in(
+    samples: NDArray[np.void], about: Mapping[str, Any], start_s: float, end_s: float
+) -> dict[str, float | None]:
+    """Use of all cores and of each GPU in per cent, the most memory that the user held, and mean
+    temperatures between two moments; None for what was not read.
+    """
+    times_s, sources = samples["time_s"], about["sources"]
+    first = bisect_left(times_s, start_s - _BESIDE_S)
+    near = samples[first : bisect_left(times_s, end_s + _BESIDE_S)]
+    machine = near[near["source"] == len(sources)]
+    inside = machine[
+        (machine["time_s"] >= start_s - EDGE_S) & (machine["time_s"] <= end_s + EDGE_S)
+    ]
+    length_s, busy_s = (
+        float(np.ptp(inside[name])) if len(inside) else 0.0 for name in ("time_s", "all_use")
+    )
+    is_long = end_s - start_s >= _SHORTEST_S and length_s > 0
+    memory = _known(machine, "own_memory_bytes", start_s, end_s)
+    found: dict[str, float | None] = {
+        "processor_use_percent": min(100 * busy_s / length_s / about["cores"], 100.0)
+        if is_long
+        else None,
+        "processor_temperature_c": _mean(machine, "temperature_c", start_s, end_s),
+        "memory_bytes": float(memory.max()) if len(memory) else None,
+    }
+    for number, source in enumerate(sources):
+        if source.get("by") == MEMORY:
+            own = near[near["source"] == number]
+            used = _mean(own, "utilisation", start_s, end_s)
+            found[f"{source['name']}_use_percent"] = None if used is None else 100 * used
+            found[f"{source['name']}_temperature_c"] = _mean(own, "temperature_c", start_s, end_s)
+    return found
+
+
+def _known(
+    samples: NDArray[np.void], name: str, start_s: float, end_s: float
+) -> NDArray[np.floating]:
+    """What is known between two moments, else around them."""
+    known = samples[~np.isnan(samples[name])]
+    inside = known[(known["time_s"] >= start_s) & (known["time_s"] <= end_s)]
+    found: NDArray[np.floating] = (inside if len(inside) else known)[name]
+    return found
+
+
+def _mean(samples: NDArray[np.void], name: str, start_s: float, end_s: float) -> float | None:
+    found = _known(samples, name, start_s, end_s)
+    return float(found.mean()) if len(found) else None
 
 
 class Readings:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from opcost.errors import OpcostError
 from opcost.files import lines_of, opened, read_json, replacing, write_json
 from opcost.power.energy import DeviceEnergy
-from opcost.power.readings import WindowEnergies
+from opcost.power.readings import WindowEnergies, machine_in
 
 SAMPLE = np.dtype(
     [
@@ -50,14 +50,18 @@ SAMPLE = np.dtype(
         ("other_processes", "f4"),
         ("own_use", "f8"),
         ("all_use", "f8"),
+        ("own_memory_bytes", "f8"),
     ]
 )
 """A reading of a source: NaN for values that it does not have, or that were not read this time."""
 
 FIELDS = tuple(SAMPLE.fields or ())
-STATE = FIELDS[4:-2]
+STATE = FIELDS[4:-3]
 """Fields that describe the state of the device; they are read once a second, as is the use of the
 device by the user and by all processes (attribution.py)."""
+
+MACHINE = "machine"
+"""The last source, which has no meter: processor time and temperature, memory (machine.py)."""
 
 SCHEMA = pa.schema(
     [
@@ -72,8 +76,8 @@ SCHEMA = pa.schema(
 READ, END = signal.SIGUSR1, signal.SIGUSR2
 """What a sampler is told: to read all meters at once, and to end."""
 
-VERSION = 2
-WHOLE = "(whole recording)"
+VERSION, _READABLE = 3, (2, 3)
+WHOLE, IDLE = "(whole recording)", "(idle)"
 DID_NOT_END = "the window did not end: its program was killed, or closed its monitor"
 
 _METADATA = b"opcost"
@@ -277,7 +281,7 @@ def _finish(recording: Recording, output: Path) -> int:
 
 def _table(samples: NDArray[np.void], about: Mapping[str, Any]) -> pa.Table:
     wall_s = about["unix_s"] - about["monotonic_s"]
-    names = pa.array([source["name"] for source in about["sources"]], pa.string())
+    names = pa.array([*(each["name"] for each in about["sources"]), MACHINE], pa.string())
     columns = [
         pa.array(((samples["time_s"] + wall_s) * 1e6).astype("int64"), pa.timestamp("us", "UTC")),
         pa.array(samples["time_s"]),
@@ -292,7 +296,7 @@ def window_rows(
     recording: Recording, about: Mapping[str, Any], samples: NDArray[np.void]
 ) -> list[dict[str, Any]]:
     """A row for each window: its name, time, the energy of each `devices` or the reason why it has
-    none, and the last value of each of the `metrics` that were logged in it.
+    none, the last value of each of the `metrics` that were logged in it, and its `machine`.
 
     A recording in which no window ended gets one over its whole length.
     """
@@ -302,16 +306,23 @@ def window_rows(
     begun = [event for event in events if "begun" in event]
     begun = [event for event in begun if (event["begun"], event["start_s"]) not in known]
     energies, rows = WindowEnergies(about), []
-    if not ended and (span_s := energies.span_s(samples, lost)):
-        ended = [{"window": WHOLE, "start_s": span_s[0], "end_s": span_s[1]}]
+    idle = {}
+    for event in ended:
+        if event["window"] == IDLE:
+            idle = energies.of(samples, event["start_s"], event["end_s"], lambda: lost)
+    nothing = all(event["window"] == IDLE for event in ended)
+    if nothing and (span_s := energies.span_s(samples, lost)):
+        ended = [*ended, {"window": WHOLE, "start_s": span_s[0], "end_s": span_s[1]}]
     logged = [event for event in events if "metrics" in event]
     times_s = [event["time_s"] for event in logged]
     for event in sorted(ended, key=lambda each: (each["start_s"], each["end_s"])):
         start_s, end_s = event["start_s"], event["end_s"]
-        found = energies.of(samples, start_s, end_s, lambda: lost)
+        used = energies.of(samples, start_s, end_s, lambda: lost)
+        found = {name: each.with_idle(idle.get(name)) for name, each in used.items()}
         inside = logged[bisect_left(times_s, start_s) : bisect_right(times_s, end_s)]
         metrics = {name: x for each in inside for name, x in each["metrics"].items()}
-        rows.append(_row(event["window"], start_s, end_s, found, metrics, about))
+        row = _row(event["window"], start_s, end_s, found, metrics, about)
+        rows.append({**row, "machine": machine_in(samples, about, start_s, end_s)})
     for event in begun:
         names = [source["name"] for source in about["sources"]]
         none = dict.fromkeys(names, DeviceEnergy(None, DID_NOT_END))
@@ -335,13 +346,15 @@ def _row(
         "time_s": None if end_s is None else end_s - start_s,
         "devices": {name: each.columns for name, each in {**found, **missing}.items()},
         "metrics": dict(metrics),
+        "machine": {},
     }
 
 
 def read_windows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """A row for each window of the file of a recording: its `labels`, the name `window`, its time,
-    the last value of each of the `metrics` that were logged in it, and the DeviceEnergy of each of
-    its `devices`. What a killed measurement left becomes the file first.
+    the last value of each of the `metrics` that were logged in it, the DeviceEnergy of each of its
+    `devices`, and the state of the `machine` as `Window.machine` has it. What a killed measurement
+    left becomes the file first.
 
     Raises OpcostError for another file.
     """
@@ -356,9 +369,10 @@ def read_windows(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         if _METADATA not in (metadata or {}):
             raise ValueError("another program wrote it")
         known = json.loads(metadata[_METADATA])
-        if known["version"] != VERSION:
+        if known["version"] not in _READABLE:
             raise ValueError(f"it is of version {known['version']}, this opcost reads {VERSION}")
         for row in known["windows"]:
+            row.setdefault("machine", {})  # of version 2
             row["devices"] = {n: DeviceEnergy.read(each) for n, each in row["devices"].items()}
         return [{"labels": known["labels"], **row} for row in known["windows"]]
     except (OSError, ValueError, TypeError, KeyError) as error:

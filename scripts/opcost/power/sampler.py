@@ -28,6 +28,7 @@ from opcost.energy.meter import Implausible, Meter, MeterUnavailable
 from opcost.energy.meters import every_meter, open_meter, unseen, unseen_kinds
 from opcost.errors import FULL, OpcostError, closest, reported
 from opcost.power.attribution import MEMORY, NOBODY, PROCESSOR_TIME, User
+from opcost.power.machine import Machine
 from opcost.power.recording import END, READ, SAMPLE, STATE, Recording
 
 SOON_S = 0.003
@@ -37,9 +38,10 @@ _STATE_S = 1.0
 _AGAIN_S = 1.0
 """How long a meter that has failed is not read, and how often the parent is looked for."""
 
+_SHARED = {True: PROCESSOR_TIME, False: MEMORY, None: None}
 _POLLS_PER_REFRESH = 4
 _FASTEST_S, _SLOWEST_S = 0.01, 0.1
-_UNKNOWN = (math.nan,) * (len(STATE) + 4)
+_UNKNOWN = (math.nan,) * (len(STATE) + 5)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Source:
             "name": self.name,
             "meter": self.meter.name,
             "reads_since_last": self.meter.reads_since_last,
-            "by": PROCESSOR_TIME if self.meter.shared_by_time else MEMORY,
+            "by": _SHARED[self.meter.shared_by_time],
             "overlap": self.meter.overlap,
             "sensor": vars(self.meter.assumed),
         }
@@ -95,6 +97,7 @@ class Sampler:
     def __init__(self, recording: Recording, sources: list[Source], user: int) -> None:
         self._recording, self._sources = recording, sources
         self._user, self._nobody = User(user, without=os.getpid()), user == NOBODY
+        self._machine = Machine(None if self._nobody else self._user)
         self._again_s: dict[str, float] = {}
         self._state_due_s = -math.inf
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -109,6 +112,8 @@ class Sampler:
         records = [
             self._record(number, source, with_state) for number, source in enumerate(self._sources)
         ]
+        if with_state:
+            records += self._machine.records(len(self._sources))
         content = np.array(records, SAMPLE).tobytes()
         if os.write(self._file, content) < len(content):  # part of a record would misalign others
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._recording.folder))
@@ -137,7 +142,7 @@ class Sampler:
         use = self._use(meter) if with_state else (None, None)
         values = (counter_j, *(getattr(state, name, None) for name in STATE), *use)
         known = (math.nan if value is None else value for value in values)
-        return (time_s, number, power_w, *known)
+        return (time_s, number, power_w, *known, math.nan)
 
     def _use(self, meter: Meter) -> tuple[float | None, float | None]:
         """Use of a device by the user with its descendants, and by all processes."""
@@ -195,6 +200,7 @@ def main() -> None:
             why_none = unseen_kinds() if not sources and settings["devices"] is None else []
             known = {"missing": missing, "period_s": period_s, "labels": settings["labels"]}
             described = [each.described for each in sources]
+            known["cores"] = os.cpu_count()
             recording.begin({"sources": described, "unseen": why_none, **known})
             run(sampler, period_s, parent)
         except OSError as error:

@@ -27,23 +27,33 @@ Devices = Mapping[str, DeviceEnergy]
 Row = Mapping[str, Any]
 
 _NOTHING = "-"
+_UNREAD = {
+    "processor_use_percent": "the window is shorter than 0.2 s, or its recording ended early",
+    "processor_temperature_c": "Linux shows no temperature of the processor (virtual machines "
+    "hide it)",
+    "memory_bytes": "no program is measured, or its recording ended early",
+}
+_NOT_SAID = "the driver does not report it"
 _DIGITS = 3
 _NAMED = 3
 _NUMBER = re.compile(r"\d[\d.]*(e-?\d+)?")
 
 
 def as_text(name: str, time: Estimate, devices: Devices) -> list[str]:
-    """A table of the devices, with notes."""
+    """A table of the devices, with notes; with energy above idle, if idle power is known."""
+    idle = any(each.idle_power for each in devices.values())
     cells = [
         [
             device,
             with_interval(each.energy, joules),
+            *([with_interval(each.above_idle, joules)] if idle else []),
             _watts(each.mean_power_w),
             str(each.changes),
         ]
         for device, each in devices.items()
     ]
-    lines = table(["device", "energy", "mean power", "changes"], cells)
+    above = ["above idle"] if idle else []
+    lines = table(["device", "energy", *above, "mean power", "changes"], cells)
     return [f"{name}: {with_interval(time, seconds)}", "", *lines, *_notes([(name, devices)])]
 
 
@@ -71,8 +81,17 @@ def as_tick(now: Devices, so_far: Devices) -> str:
     return "  ".join([f"{datetime.now():%H:%M:%S}", *parts])
 
 
-def as_document(name: str, time: Estimate, runs: int, devices: Devices) -> dict[str, Any]:
-    """A window as JSON data, in joules, watts and seconds."""
+def as_document(
+    name: str,
+    time: Estimate,
+    runs: int,
+    devices: Devices,
+    all_of: Devices | None = None,
+    machine: Sequence[Mapping[str, float | None]] = (),
+) -> dict[str, Any]:
+    """A window as JSON data, in joules, watts and seconds; `all_of` is the total, if requested,
+    and `machine` has that of each run.
+    """
     return {
         "name": name,
         **TIME.columns(time),
@@ -87,7 +106,15 @@ def as_document(name: str, time: Estimate, runs: int, devices: Devices) -> dict[
             }
             for device, each in devices.items()
         },
+        "total": {of: each.columns for of, each in all_of.items()} if all_of else None,
+        "machine": [machine_document(each) for each in machine],
     }
+
+
+def machine_document(machine: Mapping[str, float | None]) -> dict[str, Any]:
+    """The state of the machine as JSON data, with the reasons of what is null."""
+    unknown = [name for name, value in machine.items() if value is None]
+    return {**machine, "reasons": {name: _UNREAD.get(name, _NOT_SAID) for name in unknown}}
 
 
 def _watts(value: float | None) -> str:

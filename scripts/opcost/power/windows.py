@@ -9,7 +9,7 @@ from functools import cached_property
 
 from opcost.devices.kinds import wait_for_devices
 from opcost.errors import OpcostError
-from opcost.power.energy import DeviceEnergy, total
+from opcost.power.energy import DeviceEnergy, together, total
 from opcost.power.monitor import Monitor, kept_recordings
 from opcost.power.recording import around
 from opcost.power.text import as_line, as_text
@@ -72,6 +72,23 @@ class Window:
             raise OpcostError(f"the window {self.name!r} is not over: call its stop() first")
         found = self._monitor.energy(self._start_s, self._end_s)
         return self._of_chosen(found)
+
+    @cached_property
+    def machine(self) -> dict[str, float | None]:
+        """The machine in the window: use of all cores and of each GPU in per cent, the most memory
+        that this process and its descendants held, and mean temperatures. Null if Linux or the
+        driver does not tell, as in virtual machines, or the window is shorter than 0.2 s. Raises
+        OpcostError if the window is not over.
+        """
+        _ = self.devices
+        return self._monitor.machine(self._start_s, self._start_s + self.time_s)
+
+    @property
+    def total(self) -> DeviceEnergy:
+        """All devices of `devices` together, except those that contain others or are contained in
+        them; without energy, but with a reason, if one of them has none.
+        """
+        return together(self.devices)[1]
 
     def so_far(self, now_s: float | None = None) -> dict[str, DeviceEnergy]:
         """Energy by device name of a window that is not over, up to now, in constant time."""
