@@ -193,6 +193,7 @@ def command(
     amount = None if per is None else parse_factors(per, word, price, **factors)
     settings = ExtractionSettings(timeout)
     answers: Sequence[Offload] = ()
+    grown: list[dict[str, Any]] = []
     if fit_bytes is not None and (defined.generations or (inputs and batch_size is None)):
         raise OpcostError(
             "--fit varies the batch size of one model: give a model without generation, and inputs "

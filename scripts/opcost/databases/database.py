@@ -45,8 +45,8 @@ def read_database(
         raise OpcostError(
             f"{path} has {rows:,} rows, which would take about {gib(rows * row_bytes)} of memory, "
             f"and {gib(free)} are free: close other programs, or use a machine or a job with more "
-            "memory, or name one of its conditions_ids. opcost export, merge, query and sql need "
-            "little"
+            "memory, or merge it into a folder (opcost merge FILE --output FOLDER), of which opcost "
+            "query, sql, explain and export read only what they need"
         )
     if not is_folder:
         table = records.read_all([path], schema, chosen, _REMEDY)
