@@ -45,7 +45,7 @@ def read_database(
         raise OpcostError(
             f"{path} has {rows:,} rows, which would take about {gib(rows * row_bytes)} of memory, "
             f"and {gib(free)} are free: close other programs, or use a machine or a job with more "
-            "memory, or merge it into a folder (opcost merge FILE --output FOLDER), of which opcost "
+            "memory, or merge it into a folder (opcost merge FILE --output FOLDER), of which "
             "query, sql, explain and export read only what they need"
         )
     if not is_folder:
