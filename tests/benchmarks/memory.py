@@ -1,16 +1,25 @@
 """Is the peak memory that opcost counts that of the real model?
 
-    python -m tests.benchmarks.memory
+    PYTHONPATH=scripts python -m tests.benchmarks.memory [--gpu]
 
 Each model runs once on this processor, on real tensors, inside `torch.profiler` with its memory
 events: the most bytes that are allocated at once beyond those allocated before, at any time, and
 when an operator ends, when its workspace is free again. Beside them is the peak of the activations
 that `opcost explain --memory` counts from the calls, and its difference from the latter.
+
+With --gpu, each runs on a GPU, or where there is none on the simulated one, and the peak is that of
+PyTorch's allocator of GPU memory, which rounds up to 512 bytes, with workspaces of cuBLAS.
 """
 
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import torch
 from opcost.costs.memory_use import memory_use
 from opcost.costs.model_argument import find_model
 from opcost.models.conditions import conditions
@@ -20,6 +29,8 @@ from opcost.models.iteration import iteration_of, prepare
 from opcost.models.variants import Options
 from opcost.tuples.extraction import extract_model_tuples
 from torch.profiler import ProfilerActivity, profile
+
+from tests.simulated_cuda.gpu import SimulatedGpu
 
 BATCH = 2
 MODELS = (
@@ -56,12 +67,44 @@ def profiled_peaks_bytes(definition: ModelDefinition, folder: Path | None) -> tu
     return peak, at_ends
 
 
+def allocated_peak_bytes(definition: ModelDefinition, folder: Path | None) -> int:
+    """The most bytes that PyTorch's allocator has at once on the GPU while the model runs."""
+    module = build(definition, folder).to("cuda")
+    device = torch.device("cuda")
+    run, inputs, _ = iteration_of(definition, module, folder, device=device)
+    inputs = inputs.to(device)
+    with conditions(definition.trains):
+        prepare(run, inputs)
+        for _ in range(2):  # the first one allocates workspaces that stay
+            torch.cuda.synchronize()
+            before = torch.cuda.memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+            run(*inputs.args, **inputs.kwargs)
+        return torch.cuda.max_memory_allocated() - before
+
+
 def main() -> None:
-    """Print both peaks of each model, and their difference."""
+    """Print the peaks of each model, and their difference."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--gpu", action="store_true")
+    on_gpu = parser.parse_args().gpu
+    if on_gpu and not torch.cuda.is_available():
+        with tempfile.TemporaryDirectory() as folder:
+            environment = SimulatedGpu(Path(folder) / "gpu").environment(memory_gb=16)
+            command = [sys.executable, "-m", "tests.benchmarks.memory", "--gpu"]
+            sys.exit(subprocess.run(command, env=os.environ | environment).returncode)
     for name in MODELS:
         options = Options(batches=() if "yaml" in name else (BATCH,))
         definition, folder = find_model(name, options)
         counted = memory_use(extract_model_tuples(definition, folder)).activation_peak_bytes
+        if on_gpu:
+            peak = allocated_peak_bytes(definition, folder)
+            print(
+                f"{name}: {counted / 1e6:.2f} MB counted; {peak / 1e6:.2f} MB allocated "
+                f"({counted / peak - 1:+.1%})",
+                flush=True,
+            )
+            continue
         peak, at_ends = profiled_peaks_bytes(definition, folder)
         print(
             f"{name}: {counted / 1e6:.2f} MB counted; {at_ends / 1e6:.2f} MB at the ends of "
