@@ -53,7 +53,7 @@ test-package: $(VENV)/dev ## The tests that start no workflow, which take a minu
 	@$(PYTEST) -m 'not (workflow or gpu or slow or slurm or browser)'
 
 test-gpu: $(VENV)/dev ## Minutes: tests of a GPU and studies with energy on a simulated one; a compiled model
-	@$(BIN)/python -m pytest -m slow tests/test_simulated_cuda.py tests/test_launches.py tests/test_campaign.py tests/test_function_timing.py
+	@$(BIN)/python -m pytest -m slow tests/test_simulated_cuda.py tests/test_launches.py tests/test_campaign.py tests/test_function_timing.py tests/test_from_other_tools.py
 
 test-slurm: $(VENV)/dev ## Minutes: the workflow on a Slurm cluster on this machine; installs Slurm if it may
 	@$(BIN)/python -m pytest -m slurm

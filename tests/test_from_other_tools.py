@@ -4,12 +4,12 @@ Power limits are set in test_power_limit.py.
 """
 
 import re
-import shutil
 import subprocess
 import sys
 import time
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from opcost.commands import INCOMPLETE, main
 
@@ -89,7 +89,9 @@ def test_a_gpu_is_predicted_without_measuring(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(gpu.missing() is not None, reason=str(gpu.missing()))
 def test_operators_and_copies_are_measured_on_the_simulated_gpu(tmp_path, checkout):
-    shutil.copy(checkout.root / "tests/study/config.yaml", checkout.root / "config/config.yaml")
+    quick = yaml.safe_load((checkout.root / "tests/study/config.yaml").read_text())
+    quick["model_directory"] = "config/models"
+    (checkout.root / "config/config.yaml").write_text(yaml.safe_dump(quick))
     environment = gpu.SimulatedGpu(tmp_path / "gpu").environment()
     environment["PYTHONPATH"] = str(ROOT / "scripts")
     printed = {}
