@@ -23,6 +23,8 @@ ifeq ($(TORCH)$(TORCH_INDEX),cpu)
 $(error TORCH=cpu needs TORCH_INDEX=URL, an index of builds of PyTorch for processors)
 endif
 
+USER_ID ?= 1000
+
 # What `make run` and `make plan` take instead of config/config.yaml: arguments of opcost run.
 MODELS ?=
 FLAG ?=
@@ -30,7 +32,7 @@ ifeq ($(origin models),command line)
 $(error models is no setting of this Makefile. Write: make run MODELS="$(models)")
 endif
 
-.PHONY: help run plan retry lint test test-package test-gpu test-slurm test-browser check validate wheel format docs clean
+.PHONY: help run plan retry lint test test-package test-gpu test-slurm test-browser check validate wheel image format docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,7 +53,7 @@ test-package: $(VENV)/dev ## The tests that start no workflow, which take a minu
 	@$(PYTEST) -m 'not (workflow or gpu or slow or slurm or browser)'
 
 test-gpu: $(VENV)/dev ## Minutes: tests of a GPU and studies with energy on a simulated one; a compiled model
-	@$(BIN)/python -m pytest -m slow tests/test_simulated_cuda.py tests/test_launches.py tests/test_campaign.py tests/test_function_timing.py
+	@$(BIN)/python -m pytest -m slow tests/test_simulated_cuda.py tests/test_launches.py tests/test_campaign.py tests/test_function_timing.py tests/test_from_other_tools.py
 
 test-slurm: $(VENV)/dev ## Minutes: the workflow on a Slurm cluster on this machine; installs Slurm if it may
 	@$(BIN)/python -m pytest -m slurm
@@ -80,6 +82,16 @@ wheel: $(VENV)/dev ## Build a wheel of the last commit in dist, and test it inst
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist dist/opcost.tar.gz
 	@WHEEL=$$(echo dist/*.whl) $(BIN)/python -m pytest -m slow tests/validation/test_package.py
 	@echo dist/*.whl
+
+image: ## Build the container image opcost:TORCH: TORCH=pinned with CUDA, or TORCH=cpu; its user has USER_ID (1000)
+	@for builder in docker podman buildah; do \
+	  if answer=$$($$builder info 2>&1); then \
+	    exec $$builder build --file envs/Containerfile --tag opcost:$(TORCH) \
+	      --build-arg TORCH=$(TORCH) --build-arg TORCH_INDEX=$(TORCH_INDEX) --build-arg USER_ID=$(USER_ID) .; \
+	  fi; \
+	  why="$$why; $$builder: $$(echo "$$answer" | tail -n 1)"; \
+	done; \
+	echo "make image needs docker, podman or buildah, and none runs here$$why" >&2; exit 1
 
 format: $(VENV)/dev ## Format all code
 	$(BIN)/ruff check --fix

@@ -23,7 +23,12 @@ from tests.documented_commands import check
 from tests.documents import ROOT, blocks, commands_in_text, in_language, pages
 
 LANGUAGES = {"python", "sh", "console", "yaml", "text", "{eval-rst}"}
-PYTHON = [page for page in pages() if any(each.language == "python" for each in blocks(page))]
+# That of the others is run on simulated sensors: test_from_other_tools.py, test_power_limit.py.
+PYTHON = [
+    page
+    for page in pages()
+    if any(each.language == "python" for each in blocks(page)) and page.stem != "from_other_tools"
+]
 SHELL = [*in_language("sh"), *(each for page in pages() for each in commands_in_text(page))]
 
 

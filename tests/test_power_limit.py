@@ -21,6 +21,7 @@ from opcost.power import cap_profiler
 from opcost.power.limits import AtLimit, LimitSweep
 from opcost.statistics import NORMAL_97_5, Estimate
 
+from tests.documents import ROOT, blocks
 from tests.simulated_nvml.card import UUID
 
 NO_PERMISSION = 4
@@ -303,6 +304,32 @@ def test_a_model_is_profiled_with_the_call_of_sustainable_ml(load, gpu, train, t
     assert gpu.now[0] == found.best.limit_w
     power.reset_power_cap(gpu_num=0)
     assert gpu.now[0] == 700
+
+
+@pytest.mark.usefixtures("on_processor")
+def test_the_call_on_the_page_for_users_of_sustainable_ml_sets_a_limit_and_resets_it(
+    load, gpu, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(power.power_cap_profiler.__kwdefaults__, "seconds", 0.8)
+    load.slowed_by(1 / 3)
+    [shown] = [
+        block.text
+        for block in blocks(ROOT / "docs/how_to/from_other_tools.md")
+        if block.language == "python" and "power_cap_profiler" in block.text
+    ]
+    model, limits_w = torch.nn.Linear(4, 1), []
+    names = {
+        "model": model,
+        "trainloader": Loader(load),
+        "criterion": torch.nn.MSELoss(),
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.01),
+        "train": lambda: limits_w.append(gpu.now[0]),
+    }
+    exec(shown, names)
+    assert limits_w == [names["cap"].best.limit_w]
+    assert gpu.now[0] == 700
+    assert len((tmp_path / "caps.csv").read_text().splitlines()) == 1 + len(names["cap"].points)
 
 
 @pytest.mark.parametrize(

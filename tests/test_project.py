@@ -15,6 +15,7 @@ from opcost.rows import schemas
 from opcost.study import ClusterRequest, ExtractionSettings, MeasurementSettings
 from opcost.target import Target
 
+from tests.documented_commands import check
 from tests.documents import ROOT, pages
 
 
@@ -112,6 +113,20 @@ def test_the_public_host_runs_the_same_commands():
     script = (ROOT / ".ci/run").read_text()
     commands = re.findall(r"^(?:make|beside) ([\w-]+)$", script, re.MULTILINE)
     assert sorted(jobs["repository"]["strategy"]["matrix"]["command"]) == sorted(commands)
+
+
+def test_the_public_host_runs_a_study_in_conda_environments():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/checks.yaml").read_text())["jobs"]
+    *_, command = (step.get("run", "") for step in jobs["conda"]["steps"])
+    check(command)
+    assert "snakemake --cores 1 --software-deployment-method conda " in command
+
+
+def test_every_rule_with_a_job_names_the_environment():
+    for path in (ROOT / "workflow/rules").glob("*.smk"):
+        for rule in re.split(r"^(?:rule|checkpoint) ", path.read_text(), flags=re.MULTILINE)[1:]:
+            if re.search(r"^    (?:shell|script):", rule, re.MULTILINE):
+                assert '    conda:\n        "../../envs/opcost.yaml"\n' in rule, rule.split(":")[0]
 
 
 def test_a_citation_names_this_version():
