@@ -32,7 +32,7 @@ ifeq ($(origin models),command line)
 $(error models is no setting of this Makefile. Write: make run MODELS="$(models)")
 endif
 
-.PHONY: help run plan retry lint test test-package test-gpu test-slurm test-browser check validate wheel image format docs clean
+.PHONY: help run plan retry lint test test-package test-gpu test-campaign test-slurm test-browser check validate wheel image format docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,8 +52,11 @@ test: $(VENV)/dev ## Set up .venv if needed, and run the tests
 test-package: $(VENV)/dev ## The tests that start no workflow, which take a minute: for another Python
 	@$(PYTEST) -m 'not (workflow or gpu or slow or slurm or browser)'
 
-test-gpu: $(VENV)/dev ## Minutes: tests of a GPU and studies with energy on a simulated one; a compiled model
-	@$(BIN)/python -m pytest -m slow tests/test_simulated_cuda.py tests/test_launches.py tests/test_campaign.py tests/test_function_timing.py tests/test_from_other_tools.py
+test-gpu: $(VENV)/dev ## Minutes: tests of a GPU, and studies with energy, on a simulated one
+	@$(BIN)/python -m pytest -m slow tests/test_simulated_cuda.py tests/test_function_timing.py
+
+test-campaign: $(VENV)/dev ## Minutes, mostly waiting: campaigns and other tools' examples on a simulated GPU; a compiled model
+	@$(BIN)/python -m pytest -m slow tests/test_campaign.py tests/test_from_other_tools.py tests/test_launches.py
 
 test-slurm: $(VENV)/dev ## Minutes: the workflow on a Slurm cluster on this machine; installs Slurm if it may
 	@$(BIN)/python -m pytest -m slurm
