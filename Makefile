@@ -52,8 +52,8 @@ test: $(VENV)/dev ## Set up .venv if needed, and run the tests
 test-package: $(VENV)/dev ## The tests that start no workflow, which take a minute: for another Python
 	@$(PYTEST) -m 'not (workflow or gpu or slow or slurm or browser)'
 
-test-gpu: $(VENV)/dev ## Minutes: tests of a GPU, and studies with energy, on a simulated one
-	@$(BIN)/python -m pytest -m slow tests/test_simulated_cuda.py tests/test_function_timing.py
+test-gpu: $(VENV)/dev ## Minutes, on a quiet machine: tests of a GPU, studies with energy, a wattmeter, all simulated
+	@$(BIN)/python -m pytest -m slow tests/test_simulated_cuda.py tests/test_function_timing.py tests/test_wattmeter.py
 
 test-campaign: $(VENV)/dev ## Minutes, mostly waiting: campaigns and other tools' examples on a simulated GPU; a compiled model
 	@$(BIN)/python -m pytest -m slow tests/test_campaign.py tests/test_from_other_tools.py tests/test_launches.py

@@ -70,6 +70,7 @@ def windows_of(source, monkeypatch, lengths_s=(1.0,)):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("interval_s", "delay_s"), [(0.05, 0.08), (0.03, 0.15)])
 def test_interval_and_delay_are_found_by_a_random_load(command, load, interval_s, delay_s):
     meter = Wattmeter(command(interval_s=interval_s, delay_s=delay_s))
@@ -81,6 +82,7 @@ def test_interval_and_delay_are_found_by_a_random_load(command, load, interval_s
     assert reach_s == pytest.approx(interval_s + delay_s, rel=0.3)
 
 
+@pytest.mark.slow
 def test_a_window_has_the_energy_of_its_time_though_the_wattmeter_is_late(
     described, load, monkeypatch
 ):
@@ -190,6 +192,7 @@ def test_what_is_no_wattmeter_is_refused_in_a_sentence(source, reason, monkeypat
         Wattmeter(source)
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_file_and_says_what_it_did_not_find(command, tmp_path, monkeypatch):
     """This wattmeter does not show the load of the processor."""
     output = tmp_path / "rack.json"
