@@ -36,6 +36,11 @@ class Estimate:
         low, high = (None if each is None else each + constant for each in (self.low, self.high))
         return Estimate(self.value + constant, low, high)
 
+    def times(self, factor: float) -> "Estimate":
+        """The estimate multiplied by an exact number that is not negative."""
+        low, high = (None if each is None else each * factor for each in (self.low, self.high))
+        return Estimate(self.value * factor, low, high)
+
     @property
     def half_width(self) -> float | None:
         """Half of the interval, in the unit of the value."""

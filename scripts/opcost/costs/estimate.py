@@ -388,8 +388,7 @@ class ModelEstimate:
             return statistics.weighted_sum([(1, operators), idle])
         if not self.overhead:
             return operators
-        stretch = time.value / self.operators_time.value
-        return statistics.weighted_sum([(stretch, operators)])
+        return operators.times(time.value / self.operators_time.value)
 
     @cached_property
     def overhead_by_call_s(self) -> list[float]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from opcost.costs.terms import Row
 from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
-from opcost.statistics import Estimate, weighted_sum
+from opcost.statistics import Estimate
 from opcost.text import digits, is_too_noisy, percent, significant, with_interval
 
 ESTIMATED = " (estimate)"
@@ -83,9 +83,7 @@ class Headline:
 
 def of_each(cost: Estimate | None, samples: int | None) -> Estimate | None:
     """The cost of one of so many samples; None if one of the two is unknown."""
-    if cost is None or not samples:
-        return None
-    return weighted_sum([(1 / samples, cost)])
+    return cost.times(1 / samples) if cost and samples else None
 
 
 def headline(compared: Row) -> Headline:

@@ -231,7 +231,7 @@ class InContextTimes:
         operator_tuple = self._model.tuples[self._model.calls[numbers[0]].position].operator_tuple
         in_context, isolated = self.in_context(numbers), self.isolated(numbers[:1])
         assert in_context is not None
-        here = statistics.correlated_sum([(1 / len(numbers), in_context)])
+        here = in_context.times(1 / len(numbers))
         added_s = None if isolated is None else in_context.value - len(numbers) * isolated.value
         return {
             "model": self._model.model,
