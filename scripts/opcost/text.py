@@ -72,14 +72,6 @@ def some(names: Sequence[str], most: int) -> str:
     return ", ".join([*names[:most], *others])
 
 
-def names_by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Group pairs of a text and a name by text."""
-    found: dict[str, list[str]] = {}
-    for text, name in pairs:
-        found.setdefault(text, []).append(name)
-    return found
-
-
 def percent(share: float | None, decimals: int = 0) -> str:
     """A share in per cent, or a dash. A positive share is never shown as 0%."""
     if share is None:

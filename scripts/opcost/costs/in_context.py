@@ -19,7 +19,7 @@ row's share is its own.
 # less, as far as runs differ by the processor's speed.
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from statistics import fmean
@@ -29,6 +29,7 @@ import numpy as np
 
 from opcost import statistics
 from opcost.costs.terms import Row
+from opcost.groups import grouped
 from opcost.noise import Runs, block_error, with_interval
 from opcost.rows.quantities import CALL_TIME, TIME
 from opcost.rows.runs import undisturbed
@@ -164,10 +165,8 @@ class InContextTimes:
         """
         if not self.by_call_s:
             return []
-        found: dict[tuple[tuple[str, str], ...], list[int]] = defaultdict(list)
-        for number in self.launching:
-            found[tuple(self._names(by, number).items())].append(number)
-        groups = [Group(dict(names), numbers) for names, numbers in found.items()]
+        named = ((tuple(self._names(by, number).items()), number) for number in self.launching)
+        groups = [Group(dict(names), numbers) for names, numbers in grouped(named).items()]
         return groups if by == "call" else sorted(groups, key=lambda each: -self._seconds(each))
 
     def _names(self, by: str, number: int) -> dict[str, str]:

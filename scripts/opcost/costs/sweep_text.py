@@ -10,6 +10,7 @@ from opcost.costs.caveats import INTERVAL
 from opcost.costs.headline import ESTIMATED
 from opcost.costs.sweeps import axes_of, batch_axes, by_sweep, on_target, sample_cost
 from opcost.costs.terms import Row
+from opcost.groups import grouped
 from opcost.models.axes import Sweep, described, label, number, text
 from opcost.rows.flags import explained
 from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, TIME, Quantity
@@ -18,7 +19,6 @@ from opcost.text import (
     digits,
     fitted,
     is_too_noisy,
-    names_by_text,
     scaled,
     significant,
     some,
@@ -94,7 +94,7 @@ def _of_operators(points: Sequence[Row]) -> Iterator[str]:
         yield f"{INTERVAL}."
     for flag in sorted({flag for row in measured for flag in row["flags"] or ()}):
         yield f"{flag}: {explained(flag)}."
-    unknown = names_by_text(
+    unknown = grouped(
         (row[f"{TIME}_reason"], described(axes_of(row), " ") or row["model"])
         for row in points
         if row[f"{TIME}_reason"]

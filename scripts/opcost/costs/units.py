@@ -10,6 +10,7 @@ from opcost import text
 from opcost.costs.headline import headline, source
 from opcost.costs.terms import Row
 from opcost.errors import OpcostError
+from opcost.groups import grouped
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate, correlated_sum
 
@@ -167,6 +168,6 @@ def work_lines(costs: Sequence[WorkCost]) -> list[str]:
     notes = [f"Computed as {batches} x {samples} {work.what}."] * (samples > 1)
     if any(each.energy for each in known):
         notes.append("Energy, price and CO2e are the device's alone, without the rest of its host.")
-    without = text.names_by_text((each.reason, each.target) for each in known if each.reason)
+    without = grouped((each.reason, each.target) for each in known if each.reason)
     lines = [f"No energy, price or CO2e on {', '.join(on)}: {why}." for why, on in without.items()]
     return text.wrapped([*map(str, known), " ".join(notes), *lines])

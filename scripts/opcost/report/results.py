@@ -1,7 +1,7 @@
 """The input of the report: the final files of a study."""
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from opcost.costs.answers import costs_of_models
 from opcost.databases.database import number_of_rows, read_database, stream_database
+from opcost.groups import grouped
 from opcost.rows import records, schemas
 from opcost.rows.flags import ABOVE_ROOF
 from opcost.rows.quantities import ENERGY, TIME, Quantity
@@ -20,7 +21,6 @@ from opcost.text import MOST_NOISE
 from opcost.tuples.operator_tuple import OperatorTuple, short_name
 
 Row = Mapping[str, Any]
-_Groups = Mapping[tuple[str, str], Sequence[Row]]
 
 NOTHING = "\N{EN DASH}"
 """Stands where there is no value."""
@@ -139,9 +139,12 @@ class Results:
         return [*known.union(frame.loc[frame["energy_j"].notna(), "target"])]
 
     @cached_property
-    def _by_model(self) -> tuple[_Groups, _Groups]:
+    def _by_model(self) -> Sequence[Mapping[tuple[str, str], Sequence[Row]]]:
         """Rows of the shares and of the modules, by model and target."""
-        return _grouped(self.shares), _grouped(self.modules)
+        return [
+            grouped(((row["model"], row["target"]), row) for row in rows)
+            for rows in (self.shares, self.modules)
+        ]
 
     def shares_on(self, target: str) -> list[Row]:
         """The rows of the shares of a target."""
@@ -219,10 +222,3 @@ def _weight_bytes(operator: OperatorTuple, parameters: Sequence[str] | None) -> 
 
 def _half_width(frame: pd.DataFrame, quantity: Quantity) -> pd.Series:
     return (frame[quantity.high] - frame[quantity.low]) / 2 / frame[quantity.value]
-
-
-def _grouped(rows: Sequence[Row]) -> _Groups:
-    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row["model"], row["target"]].append(row)
-    return found
