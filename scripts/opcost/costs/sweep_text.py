@@ -24,6 +24,7 @@ from opcost.text import (
     some,
     with_interval,
     with_margin,
+    with_values,
     wrapped,
 )
 from opcost.tuples.operator_tuple import short_name
@@ -68,8 +69,7 @@ def point_cells(points: Sequence[Row]) -> list[dict[str, str]]:
             cell |= {each.name.upper(): _each(row, each) + _mark(row, each) for each in (EDP, ED2P)}
         cell["flags"] = ", ".join(row["flags"] or ()) or _NOTHING
         cells.append(cell)
-    shown = [title for title in cells[0] if any(row[title].strip() != _NOTHING for row in cells)]
-    return [{title: row[title] for title in shown} for row in cells]
+    return with_values(cells)
 
 
 def sweep_notes(points: Sequence[dict[str, Any]]) -> list[str]:
