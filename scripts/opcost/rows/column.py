@@ -51,6 +51,11 @@ class Column(NamedTuple):
     joining: Joining = Joining.FIRST
 
 
+def entries(text: str) -> list[str]:
+    """The entries of a text, each on one line; further lines of an entry are indented."""
+    return [re.sub(r"\s+", " ", each) for each in re.split(r"\n(?! )", dedent(text).strip())]
+
+
 def columns(text: str, role: Role = Role.RESULT) -> list[Column]:
     """The columns of a text: `name type: meaning` each, whose further lines are indented. Behind
     the type may stand how runs are joined: `ended_at time, last: end of the last trial`.
@@ -59,8 +64,8 @@ def columns(text: str, role: Role = Role.RESULT) -> list[Column]:
     columns of the limits of its 95 % interval. Raises KeyError for another type.
     """
     found: list[Column] = []
-    for entry in re.split(r"\n(?! )", dedent(text).strip()):
-        about, meaning = re.sub(r"\s+", " ", entry).split(": ", 1)
+    for entry in entries(text):
+        about, meaning = entry.split(": ", 1)
         name, kind, *joining = about.replace(",", "").split()
         base = kind.removesuffix("[]")
         arrow = _TYPES["float64" if base == _INTERVAL else base]
