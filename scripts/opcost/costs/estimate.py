@@ -347,11 +347,13 @@ class ModelEstimate:
         """The share of predicted terms in the sum over the operators."""
         return self.flagged_share(PREDICTED, quantity)
 
-    def flagged_share(self, flag: str, quantity: Quantity = TIME) -> float:
-        """The share of rows with a flag in the sum over the operators."""
+    def flagged_share(
+        self, flag: str, quantity: Quantity = TIME, terms: Sequence[Term] | None = None
+    ) -> float:
+        """The share of rows with a flag in the sum over the operators, or over these of them."""
         parts = [
             (term.calls * term.row[quantity.value], flag in (term.row["flags"] or ()))
-            for term in self.known
+            for term in (self.known if terms is None else terms)
             if term.row and term.row[quantity.value] is not None
         ]
         flagged = math.fsum(each for each, has_flag in parts if has_flag)
