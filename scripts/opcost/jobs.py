@@ -10,8 +10,6 @@ from opcost.workers.client import run
 if TYPE_CHECKING:
     from argparse import Namespace
 
-JOBS = ("extract", "record", "identify", "characterize", "overhead", "measure")
-
 
 def main(words: list[str]) -> None:
     """Do the job that the command line names."""
@@ -23,7 +21,7 @@ def main(words: list[str]) -> None:
 
     parser = argparse.ArgumentParser(prog="python -m opcost.jobs", description=__doc__)
     parser.add_argument("--commit", help="of the workflow's code")
-    parser.add_argument("job", choices=JOBS)
+    parser.add_argument("job", choices=_JOBS)
     parser.add_argument("output", type=Path, help="the file of results to make")
     parser.add_argument("--conditions", help="of the target, as JSON")
     parser.add_argument("--definition", help="of the model, as JSON")
@@ -33,14 +31,7 @@ def main(words: list[str]) -> None:
     arguments = parser.parse_args(words)
     opcost.workflow_commit = arguments.commit
     with reported():
-        {
-            "extract": _extract,
-            "record": _record,
-            "identify": _identify,
-            "characterize": _characterize,
-            "overhead": _overhead,
-            "measure": _measure,
-        }[arguments.job](arguments)
+        _JOBS[arguments.job](arguments)
 
 
 def _extract(arguments: "Namespace") -> None:
@@ -119,6 +110,15 @@ def _measure(arguments: "Namespace") -> None:
         subject, TargetFiles.of(folder_of(output), arguments.conditions), series.round, output
     )
 
+
+_JOBS = {
+    "extract": _extract,
+    "record": _record,
+    "identify": _identify,
+    "characterize": _characterize,
+    "overhead": _overhead,
+    "measure": _measure,
+}
 
 if __name__ == "__main__":
     run("opcost.jobs", main)

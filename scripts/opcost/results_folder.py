@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opcost.errors import OpcostError
+from opcost.groups import grouped
 from opcost.launch_modes import EAGER, FURTHER_MODES
 
 RESULTS = Path("results")
@@ -188,11 +189,12 @@ def measurements(folder: Path, kind: str, number: int = 1, launch_mode: str = EA
 
 def runs_by_subject(folder: Path, kind: str) -> dict[str, list[Path]]:
     """Name -> the files of its measurements in all rounds, in order; sorted by name."""
-    found: dict[str, list[Path]] = {}
-    for series in _series_in(folder):
-        if series.kind == kind and series.launch_mode == EAGER:
-            for path in measurements(folder, *series):
-                found.setdefault(path.stem, []).append(path)
+    found = grouped(
+        (path.stem, path)
+        for series in _series_in(folder)
+        if series.kind == kind and series.launch_mode == EAGER
+        for path in measurements(folder, *series)
+    )
     return dict(sorted(found.items()))
 
 

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,8 +33,16 @@ class Estimate:
 
     def plus(self, constant: float) -> "Estimate":
         """The estimate shifted by an exact number."""
-        low, high = (None if each is None else each + constant for each in (self.low, self.high))
-        return Estimate(self.value + constant, low, high)
+        return self.changed(lambda each: each + constant)
+
+    def times(self, factor: float) -> "Estimate":
+        """The estimate multiplied by an exact number that is not negative."""
+        return self.changed(lambda each: each * factor)
+
+    def changed(self, change: Callable[[float], float]) -> "Estimate":
+        """The estimate under a function that increases."""
+        low, high = (None if each is None else change(each) for each in (self.low, self.high))
+        return Estimate(change(self.value), low, high)
 
     @property
     def half_width(self) -> float | None:
@@ -119,20 +127,11 @@ def ratio(numerator: Estimate, denominator: Estimate) -> Estimate:
     """
     value = numerator.value / denominator.value
     if all(each.low is not None and each.low > 0 for each in (numerator, denominator)):
-        terms = [(1.0, _logarithm(numerator)), (-1.0, _logarithm(denominator))]
-        log = _with_errors(0.0, terms)
-        low, high = (
-            None if each is None else value * math.exp(each) for each in (log.low, log.high)
-        )
-        return Estimate(value, low, high)
+        terms = [(1.0, numerator.changed(math.log)), (-1.0, denominator.changed(math.log))]
+        return _with_errors(0.0, terms).changed(lambda log: value * math.exp(log))
     return _with_errors(
         value, [(1 / denominator.value, numerator), (-value / denominator.value, denominator)]
     )
-
-
-def _logarithm(estimate: Estimate) -> Estimate:
-    low, high = (None if each is None else math.log(each) for each in (estimate.low, estimate.high))
-    return Estimate(math.log(estimate.value), low, high)
 
 
 def weighted_sum(terms: Iterable[tuple[float, Estimate]]) -> Estimate:

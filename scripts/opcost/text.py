@@ -4,7 +4,7 @@ import math
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from opcost.statistics import Estimate
 from opcost.terminal import printable
@@ -70,14 +70,6 @@ def some(names: Sequence[str], most: int) -> str:
     """At most `most` of the names, and the number of others."""
     others = [counted(len(names) - most, "other")] if len(names) > most else []
     return ", ".join([*names[:most], *others])
-
-
-def names_by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Group pairs of a text and a name by text."""
-    found: dict[str, list[str]] = {}
-    for text, name in pairs:
-        found.setdefault(text, []).append(name)
-    return found
 
 
 def percent(share: float | None, decimals: int = 0) -> str:
@@ -225,6 +217,18 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     line = "  ".join(f"%{'-' * (index < left)}{width}s" for index, width in enumerate(widths))
     return [(line % (*row,)).rstrip() for row in cells]
+
+
+def with_values(
+    cells: Sequence[Mapping[str, str]], always: Collection[str] = ()
+) -> list[dict[str, str]]:
+    """Title -> text of each row, without titles that are a dash in all but are not in `always`."""
+    shown = [
+        title
+        for title in (cells[0] if cells else ())
+        if title in always or any(row[title].strip() != "-" for row in cells)
+    ]
+    return [{title: row[title] for title in shown} for row in cells]
 
 
 def table_of(cells: Sequence[Mapping[str, str]], left: int = 1) -> list[str]:

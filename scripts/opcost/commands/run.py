@@ -114,20 +114,11 @@ def measure(
     answer: Callable[["Request"], tuple[str, bool]] = _answer,
 ) -> None:
     """Run the workflow and print the answer; exit if it is incomplete."""
-    if not is_measured(request, verbose, answer):
-        raise SystemExit(INCOMPLETE)
-
-
-def is_measured(
-    request: "Request",
-    verbose: bool = False,
-    answer: Callable[["Request"], tuple[str, bool]] = _answer,
-) -> bool:
-    """Run the workflow, print the answer, and return whether it is complete."""
     ended = run_workflow(request.settings, verbose=verbose)
     if ended.code:
         raise SystemExit(ended.code)
-    return is_answered(request, answer, not ended.jobs)
+    if not is_answered(request, answer, not ended.jobs):
+        raise SystemExit(INCOMPLETE)
 
 
 def is_answered(

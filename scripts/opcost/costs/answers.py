@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from opcost.costs.comparison import Tables
 from opcost.costs.trust import trust_in_all
+from opcost.groups import grouped
 from opcost.models.definition import COMPARED_PHASES, FORWARD
 from opcost.rows import records, schemas
 from opcost.rows.quantities import ENERGY, TIME, is_limit, quantity_of
@@ -114,9 +115,8 @@ def measured_inputs(model: str, path: Path) -> dict[str, list[str]]:
 
 def costs_of_models(path: Path) -> list[dict[str, Any]]:
     """The rows of `schemas.MODEL_COSTS` behind the answers in a file."""
-    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in records.read(path, schemas.ANSWERS).to_pylist():
-        found[row["model"], row["target"]].append(row)
+    answers = records.read(path, schemas.ANSWERS).to_pylist()
+    found = grouped(((row["model"], row["target"]), row) for row in answers)
     return [
         _cost(model, target, rows)
         for (model, target), rows in found.items()

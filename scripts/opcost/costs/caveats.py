@@ -5,11 +5,11 @@ from typing import Any
 
 from opcost.costs.in_context_text import far_off
 from opcost.costs.terms import Row
+from opcost.groups import grouped
 from opcost.rows.flags import DISTURBED, explained
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.text import (
     counted,
-    names_by_text,
     percent,
     plus_minus,
     seconds,
@@ -200,7 +200,7 @@ def _differing_calls(rows: Sequence[Row], most: int) -> list[str]:
     return [
         f"Kernels that were launched and not expected (+), or the reverse (-)"
         f"{_for_models(models, rows, most)}: {calls}."
-        for calls, models in names_by_text(pair for pair in found if pair[0]).items()
+        for calls, models in grouped(pair for pair in found if pair[0]).items()
     ]
 
 
@@ -212,7 +212,7 @@ def _mixed_provenance(rows: Sequence[Row], most: int) -> list[str]:
     ]
     return [
         f"Added up anyway{_for_models(models, rows, most)}: {text}."
-        for text, models in names_by_text(told).items()
+        for text, models in grouped(told).items()
     ]
 
 
@@ -246,9 +246,7 @@ def _times(times_s: Sequence[float]) -> str:
 
 def _flags(rows: Sequence[Row], most: int) -> Iterable[str]:
     """A line for each flag: the whole models and the tuples that have it."""
-    wholes = names_by_text(
-        (flag, row["model"]) for row in rows for flag in row["end_to_end_flags"] or ()
-    )
+    wholes = grouped((flag, row["model"]) for row in rows for flag in row["end_to_end_flags"] or ())
     counts = {row["model"]: dict(row["flag_counts"]) for row in rows}
     for flag in sorted({*wholes, *(flag for found in counts.values() for flag in found)}):
         parts = [f"whole model of {some(wholes[flag], most)}"] if flag in wholes else []

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from opcost import statistics
 from opcost.costs.terms import Row, Term
 from opcost.prediction.predictor import (
     LEAST_SHARED,
@@ -80,7 +79,7 @@ class Target:
             predictor, energy = found[ENERGY]
             power_w = energy.cost.value / found[TIME][1].cost.value
             factor = float(np.clip(power_w, *self._powers_w)) / power_w
-            cost = statistics.weighted_sum([(factor, energy.cost)])
+            cost = energy.cost.times(factor)
             found[ENERGY] = predictor, energy._replace(cost=cost, best=factor * energy.best)
         return found
 

@@ -347,11 +347,13 @@ class ModelEstimate:
         """The share of predicted terms in the sum over the operators."""
         return self.flagged_share(PREDICTED, quantity)
 
-    def flagged_share(self, flag: str, quantity: Quantity = TIME) -> float:
-        """The share of rows with a flag in the sum over the operators."""
+    def flagged_share(
+        self, flag: str, quantity: Quantity = TIME, terms: Sequence[Term] | None = None
+    ) -> float:
+        """The share of rows with a flag in the sum over the operators, or over these of them."""
         parts = [
             (term.calls * term.row[quantity.value], flag in (term.row["flags"] or ()))
-            for term in self.known
+            for term in (self.known if terms is None else terms)
             if term.row and term.row[quantity.value] is not None
         ]
         flagged = math.fsum(each for each, has_flag in parts if has_flag)
@@ -388,8 +390,7 @@ class ModelEstimate:
             return statistics.weighted_sum([(1, operators), idle])
         if not self.overhead:
             return operators
-        stretch = time.value / self.operators_time.value
-        return statistics.weighted_sum([(stretch, operators)])
+        return operators.times(time.value / self.operators_time.value)
 
     @cached_property
     def overhead_by_call_s(self) -> list[float]:

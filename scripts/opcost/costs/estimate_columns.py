@@ -1,6 +1,5 @@
 """An estimate as columns of the comparison."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -53,7 +52,7 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "failed_tuples": sum(term.row is not None and not term.measured for term in estimate.terms),
         "flag_counts": Counter(flag for row in estimate.rows for flag in row["flags"]),
         "disturbed_runs": sum(row["disturbed_runs"] or 0 for row in estimate.rows),
-        "disturbed_share": _disturbed_share(measured),
+        "disturbed_share": estimate.flagged_share(DISTURBED, terms=measured) if measured else None,
         "flops": flops_of(estimate.terms),
         "parameters": estimate.model.parameters,
         "activation_peak_bytes": estimate.model.activation_peak_bytes,
@@ -65,15 +64,6 @@ def estimate_columns(estimate: ModelEstimate) -> dict[str, Any]:
         "provenance_differences": comparability.provenance_differences(estimate.rows),
         "differing_calls": estimate.differing_calls,
     }
-
-
-def _disturbed_share(measured: Sequence[Term]) -> float | None:
-    of_flags = [
-        (term.calls * term.row["time_s"], term.row["flags"]) for term in measured if term.row
-    ]
-    total_s = math.fsum(time_s for time_s, _ in of_flags)
-    disturbed_s = math.fsum(time_s for time_s, flags in of_flags if DISTURBED in flags)
-    return disturbed_s / total_s if total_s else None
 
 
 def _uncertainties(estimate: ModelEstimate) -> dict[str, Any]:

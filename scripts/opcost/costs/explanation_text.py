@@ -92,7 +92,8 @@ def as_text(
     if measured:
         breakdowns = [(each.target, each.parts(), each.parts(ENERGY)) for each in measured]
         parts.append("\n".join(operator_lines(breakdowns[:_SIDE_BY_SIDE], top)))
-        parts += _modules(model.model, _chosen(measured), top, depth, len(measured) > 1)
+        most = max(measured, key=lambda each: len(each.estimate.measured))
+        parts += _modules(model.model, most, top, depth, len(measured) > 1)
     elif not any(each.estimate.rows for each in known):
         parts += no_data(explanations)
         unmeasured = ModelEstimate(model, terms_of(model, {}, set()))
@@ -112,11 +113,6 @@ def as_text(
         last.append("More with --details: flags, run-to-run variation, what ± holds.")
     parts.append("\n".join([*notes, *last]))
     return with_meaning_of_noise("\n\n".join(filter(None, parts)))
-
-
-def _chosen(measured: Sequence[Explanation]) -> Explanation:
-    """The target whose modules are shown: the first with the most operators."""
-    return max(measured, key=lambda each: len(each.estimate.measured))
 
 
 def no_data(found: Sequence[Any]) -> list[str]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from opcost.costs.terms import Row
 from opcost.rows.flags import DISTURBED
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
-from opcost.statistics import Estimate, weighted_sum
-from opcost.text import digits, is_too_noisy, percent, significant, with_interval
+from opcost.statistics import Estimate
+from opcost.text import digits, is_too_noisy, percent, significant, with_interval, with_values
 
 ESTIMATED = " (estimate)"
 """Follows an estimate where the model was not measured end to end."""
@@ -83,9 +83,7 @@ class Headline:
 
 def of_each(cost: Estimate | None, samples: int | None) -> Estimate | None:
     """The cost of one of so many samples; None if one of the two is unknown."""
-    if cost is None or not samples:
-        return None
-    return weighted_sum([(1 / samples, cost)])
+    return cost.times(1 / samples) if cost and samples else None
 
 
 def headline(compared: Row) -> Headline:
@@ -130,9 +128,4 @@ def cost_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
         }
         for each in headlines
     ]
-    shown = [
-        title
-        for title in (cells[0] if cells else ())
-        if title == "time" or any(row[title] != _NOTHING for row in cells)
-    ]
-    return [{title: row[title] for title in shown} for row in cells]
+    return with_values(cells, ["time"])

@@ -19,7 +19,7 @@ row's share is its own.
 # less, as far as runs differ by the processor's speed.
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from statistics import fmean
@@ -29,6 +29,7 @@ import numpy as np
 
 from opcost import statistics
 from opcost.costs.terms import Row
+from opcost.groups import grouped
 from opcost.noise import Runs, block_error, with_interval
 from opcost.rows.quantities import CALL_TIME, TIME
 from opcost.rows.runs import undisturbed
@@ -164,10 +165,8 @@ class InContextTimes:
         """
         if not self.by_call_s:
             return []
-        found: dict[tuple[tuple[str, str], ...], list[int]] = defaultdict(list)
-        for number in self.launching:
-            found[tuple(self._names(by, number).items())].append(number)
-        groups = [Group(dict(names), numbers) for names, numbers in found.items()]
+        named = ((tuple(self._names(by, number).items()), number) for number in self.launching)
+        groups = [Group(dict(names), numbers) for names, numbers in grouped(named).items()]
         return groups if by == "call" else sorted(groups, key=lambda each: -self._seconds(each))
 
     def _names(self, by: str, number: int) -> dict[str, str]:
@@ -231,7 +230,7 @@ class InContextTimes:
         operator_tuple = self._model.tuples[self._model.calls[numbers[0]].position].operator_tuple
         in_context, isolated = self.in_context(numbers), self.isolated(numbers[:1])
         assert in_context is not None
-        here = statistics.correlated_sum([(1 / len(numbers), in_context)])
+        here = in_context.times(1 / len(numbers))
         added_s = None if isolated is None else in_context.value - len(numbers) * isolated.value
         return {
             "model": self._model.model,

@@ -98,12 +98,9 @@ def tuple_cells(rows: Iterable[Row]) -> list[dict[str, str]]:
             **compared_cells(here, isolated),
         }
         for row in rows
-        for here, isolated in [[_all_calls(row, each.read(row)) for each in (IN_CONTEXT, ISOLATED)]]
+        for costs in [[each.read(row) for each in (IN_CONTEXT, ISOLATED)]]
+        for here, isolated in [[cost and cost.times(row["calls"]) for cost in costs]]
     ]
-
-
-def _all_calls(row: Row, call: Estimate | None) -> Estimate | None:
-    return None if call is None else statistics.weighted_sum([(row["calls"], call)])
 
 
 def compared_cells(in_context: Estimate | None, isolated: Estimate | None) -> dict[str, str]:

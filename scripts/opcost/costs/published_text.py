@@ -7,7 +7,7 @@ from opcost.costs.terms import Row
 from opcost.published import Published
 from opcost.rows.quantities import COMPARED, Quantity
 from opcost.statistics import Estimate
-from opcost.text import difference, table, with_interval, wrapped
+from opcost.text import difference, table_of, with_interval, with_values, wrapped
 
 _NOTHING = "-"
 _NAMED = 3
@@ -24,11 +24,10 @@ def published_lines(published: Iterable[Published], comparison: Sequence[Row]) -
     notes = _without_rows(listed, comparison) if comparison else []
     if not cells:
         return wrapped(notes) if notes else []
-    shown = [title for title in cells[0] if any(row[title] != _NOTHING for row in cells)]
     return [
         "Compared with published costs:",
         "",
-        *table(shown, [[row[title] for title in shown] for row in cells], left=3),
+        *table_of(with_values(cells), left=3),
         *(["", *wrapped(notes)] if notes else []),
     ]
 

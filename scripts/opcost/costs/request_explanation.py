@@ -19,7 +19,7 @@ from opcost.costs.units import Factors, WorkCost, work_cost
 from opcost.errors import OpcostError
 from opcost.models.generation import Generation
 from opcost.rows.quantities import COMPARED, TIME
-from opcost.text import counted, percent, scaled, seconds, table, with_meaning_of_noise, wrapped
+from opcost.text import counted, percent, scaled, seconds, table_of, with_meaning_of_noise, wrapped
 from opcost.tuples.model_tuples import ModelTuples
 
 
@@ -141,8 +141,7 @@ def request_as_text(
         )
     ]
     if cells:
-        lines = table(list(cells[0]), [list(each.values()) for each in cells], left=2)
-        parts.append("\n".join(lines))
+        parts.append("\n".join(table_of(cells, left=2)))
     parts += [_on_target(each, row, top, depth) for each, row in zip(known, rows, strict=True)]
     without = no_data([step for e in found if e not in known for step in e.steps.values()])
     parts += without

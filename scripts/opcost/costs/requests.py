@@ -26,8 +26,9 @@ from opcost.text import (
     is_too_noisy,
     margin,
     significant,
-    table,
+    table_of,
     with_interval,
+    with_values,
     wrapped,
 )
 
@@ -236,12 +237,7 @@ def request_cells(rows: Sequence[Row]) -> list[dict[str, str]]:
         }
         for row in rows
     ]
-    shown = [
-        title
-        for title in (cells[0] if cells else ())
-        if any(row[title] != _NOTHING for row in cells)
-    ]
-    return [{title: row[title] for title in shown} for row in cells]
+    return with_values(cells)
 
 
 def request_lines(requests: Sequence[Request], shares: Sequence[Row]) -> list[str]:
@@ -253,8 +249,7 @@ def request_lines(requests: Sequence[Request], shares: Sequence[Row]) -> list[st
         of_targets[row["target"]][row["model"]].append(row)
     rows = [each.columns() for each in requests]
     operators = [each.operators(of_targets[each.target]) for each in requests]
-    cells = request_cells(rows)
-    lines = [f"{TITLE}:", "", *table(list(cells[0]), [list(row.values()) for row in cells])]
+    lines = [f"{TITLE}:", "", *table_of(request_cells(rows))]
     for quantity in COMPARED:
         parts = [
             f"{row['model']}: {text}"

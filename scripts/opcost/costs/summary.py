@@ -9,13 +9,13 @@ from opcost.costs.host import waits_of
 from opcost.costs.phases import phase_lines
 from opcost.costs.terms import Row
 from opcost.costs.trust import TRUST_MEANING, trust_cells, trust_in_all
+from opcost.groups import grouped
 from opcost.rows.flags import DISTURBED, FLAGS, POWER_CAPPED, THROTTLED
 from opcost.rows.quantities import COMPARED, TIME, Quantity
 from opcost.study import SUSTAINED
 from opcost.text import (
     counted,
     fitted,
-    names_by_text,
     percent,
     shortened,
     some,
@@ -134,7 +134,7 @@ def _by_model(comparison: Sequence[Row]) -> list[Row]:
 def _to_act_on(comparison: Sequence[Row]) -> Iterator[str]:
     """A line for each matter that a reader must act on, with what helps."""
     incomplete = [row for row in comparison if row[TIME.of("estimate").value] is None]
-    reasons_of = names_by_text((str(row["time_reason"]), row["model"]) for row in incomplete)
+    reasons_of = grouped((str(row["time_reason"]), row["model"]) for row in incomplete)
     failed = {str(row["time_reason"]) for row in incomplete if row["failed_tuples"]}
     for reason, models in reasons_of.items():
         retry = "opcost retry: " if reason in failed else ""

@@ -10,6 +10,7 @@ from opcost.costs.caveats import INTERVAL
 from opcost.costs.headline import ESTIMATED
 from opcost.costs.sweeps import axes_of, batch_axes, by_sweep, on_target, sample_cost
 from opcost.costs.terms import Row
+from opcost.groups import grouped
 from opcost.models.axes import Sweep, described, label, number, text
 from opcost.rows.flags import explained
 from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, TIME, Quantity
@@ -18,12 +19,12 @@ from opcost.text import (
     digits,
     fitted,
     is_too_noisy,
-    names_by_text,
     scaled,
     significant,
     some,
     with_interval,
     with_margin,
+    with_values,
     wrapped,
 )
 from opcost.tuples.operator_tuple import short_name
@@ -68,8 +69,7 @@ def point_cells(points: Sequence[Row]) -> list[dict[str, str]]:
             cell |= {each.name.upper(): _each(row, each) + _mark(row, each) for each in (EDP, ED2P)}
         cell["flags"] = ", ".join(row["flags"] or ()) or _NOTHING
         cells.append(cell)
-    shown = [title for title in cells[0] if any(row[title].strip() != _NOTHING for row in cells)]
-    return [{title: row[title] for title in shown} for row in cells]
+    return with_values(cells)
 
 
 def sweep_notes(points: Sequence[dict[str, Any]]) -> list[str]:
@@ -94,7 +94,7 @@ def _of_operators(points: Sequence[Row]) -> Iterator[str]:
         yield f"{INTERVAL}."
     for flag in sorted({flag for row in measured for flag in row["flags"] or ()}):
         yield f"{flag}: {explained(flag)}."
-    unknown = names_by_text(
+    unknown = grouped(
         (row[f"{TIME}_reason"], described(axes_of(row), " ") or row["model"])
         for row in points
         if row[f"{TIME}_reason"]

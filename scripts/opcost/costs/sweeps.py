@@ -7,12 +7,13 @@ a model has calls instead of samples.
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from opcost.costs.headline import headline, of_each
 from opcost.costs.terms import Row, by_target
+from opcost.groups import grouped
 from opcost.models.axes import Point, Sweep
 from opcost.rows.quantities import COMPARED, ED2P, EDP, ENERGY, TIME, Quantity
 from opcost.rows.runs import Noise
@@ -58,7 +59,7 @@ def by_sweep(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """Title -> the points of each sweep on targets that differ in the values of the same axes:
     `resnet18_sweep on local[threads]`.
     """
-    return _grouped(rows, lambda row: f"{row['sweep']} on {_without_values(row)}")
+    return grouped((f"{row['sweep']} on {_without_values(row)}", row) for row in rows)
 
 
 def series_of(points: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -68,7 +69,7 @@ def series_of(points: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     def others(row: Row) -> str:
         return json.dumps({a: value for a, value in point_of(row).items() if a not in batch})
 
-    return list(_grouped(points, others).values())
+    return list(grouped((others(row), row) for row in points).values())
 
 
 def batch_axes(points: Sequence[Row]) -> set[str]:
@@ -168,15 +169,6 @@ def _without_values(row: Row) -> str:
     """The common name of targets that differ in the values of the same axes: `local[threads]`."""
     axes = ",".join(on_target(row))
     return f"{row['target'].partition('[')[0]}[{axes}]" if axes else row["target"]
-
-
-def _grouped(
-    rows: Iterable[dict[str, Any]], name: Callable[[Row], str]
-) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        found[name(row)].append(row)
-    return found
 
 
 def single_operators(

@@ -10,6 +10,7 @@ from opcost import text
 from opcost.costs.headline import headline, source
 from opcost.costs.terms import Row
 from opcost.errors import OpcostError
+from opcost.groups import grouped
 from opcost.rows.quantities import COMPARED, ENERGY, TIME, Quantity
 from opcost.statistics import Estimate, correlated_sum
 
@@ -136,7 +137,7 @@ def work_cost(row: Row, factors: Factors, samples: int, idle_power_w: float | No
     and the watts of the idle device, None if unknown.
     """
     costs = {each: headline(row).cost(each) for each in COMPARED}
-    time, energy = (_times(factors.number / samples, each) for each in costs.values())
+    time, energy = (each and each.times(factors.number / samples) for each in costs.values())
     reason = None if energy else row[f"{ENERGY}_reason"]
     idle = 1 / (factors.duty or 1) - 1
     if energy and idle and idle_power_w is None:
@@ -144,7 +145,9 @@ def work_cost(row: Row, factors: Factors, samples: int, idle_power_w: float | No
     elif energy and idle and idle_power_w and time:
         energy = correlated_sum([(1, energy), (idle * idle_power_w, time)])
     price, carbon = (
-        None if each is None else _times(each * (factors.pue or 1) / _J_PER_KWH, energy)
+        None
+        if each is None or energy is None
+        else energy.times(each * (factors.pue or 1) / _J_PER_KWH)
         for each in (factors.price_per_kwh, factors.carbon_g_per_kwh)
     )
     named = {each: source(row, each) for each, cost in costs.items() if cost}
@@ -165,10 +168,6 @@ def work_lines(costs: Sequence[WorkCost]) -> list[str]:
     notes = [f"Computed as {batches} x {samples} {work.what}."] * (samples > 1)
     if any(each.energy for each in known):
         notes.append("Energy, price and CO2e are the device's alone, without the rest of its host.")
-    without = text.names_by_text((each.reason, each.target) for each in known if each.reason)
+    without = grouped((each.reason, each.target) for each in known if each.reason)
     lines = [f"No energy, price or CO2e on {', '.join(on)}: {why}." for why, on in without.items()]
     return text.wrapped([*map(str, known), " ".join(notes), *lines])
-
-
-def _times(factor: float, cost: Estimate | None) -> Estimate | None:
-    return None if cost is None else correlated_sum([(factor, cost)])

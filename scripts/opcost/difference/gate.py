@@ -24,7 +24,6 @@ testing and acceptance sampling, Technometrics 24, 1982).
 
 import math
 import statistics
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -39,6 +38,7 @@ from opcost.difference.databases import refuse_incomparable, variances_of
 from opcost.difference.pairing import Condition, Pairing, pair_databases
 from opcost.difference.summary import SOURCES, Costs, model_costs
 from opcost.errors import OpcostError
+from opcost.groups import grouped
 from opcost.noise import USUAL_DEGREES, Runs
 from opcost.results_folder import ANSWERS
 from opcost.rows.comparability import OF_ONE_DEVICE
@@ -300,9 +300,7 @@ def by_operator(
     tuples: Mapping[str, Sequence[Value]], rows: Mapping[str, Row]
 ) -> dict[str, list[Value]]:
     """The sums over the tuples of each operator."""
-    groups: dict[str, list[Sequence[Value]]] = defaultdict(list)
-    for each, values in tuples.items():
-        groups[short_name(rows[each]["operator"])].append(values)
+    groups = grouped((short_name(rows[each]["operator"]), tuples[each]) for each in tuples)
     return {
         name: [_sum(each) for each in zip(*group, strict=True)] for name, group in groups.items()
     }

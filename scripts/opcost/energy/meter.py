@@ -96,13 +96,15 @@ class Meter(ABC):
         Raises MeterUnavailable if the counter has disappeared.
         """
 
-    @abstractmethod
     def state(self) -> DeviceState:
-        """Clocks, temperature, limits, other processes. Raises MeterUnavailable."""
+        """Clocks, temperature, limits, other processes: none, of a meter that reads only energy.
+        Raises MeterUnavailable.
+        """
+        return DeviceState(missing=self.missing)
 
-    @abstractmethod
     def readings(self) -> Mapping[str, Callable[[], float]]:
         """Name -> function for every power reading of the device, including the meter's own."""
+        return {self.name: self.power_w}
 
     def memory_by_process(self) -> Mapping[int, int]:
         """Process -> bytes of the device's memory that it holds; empty if that is unknown."""

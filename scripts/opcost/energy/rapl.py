@@ -7,7 +7,7 @@ packages (`psys`): they have meters of their own, and are never added.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from opcost.energy.meter import DeviceState, Meter, MeterUnavailable, plausible_w
@@ -115,14 +115,6 @@ class RaplMeter(Meter):
             self._last_uj[domain] = now_uj
         self._read_s = now_s  # not reached if a counter could not be read
         return self._total_j
-
-    def state(self) -> DeviceState:
-        """All None: RAPL counters report energy only."""
-        return DeviceState(missing=self.missing)
-
-    def readings(self) -> Mapping[str, Callable[[], float]]:
-        """The only reading, `power_w`."""
-        return {self.name: self.power_w}
 
 
 def rapl_parts(root: Path = _ROOT) -> list[str]:

@@ -58,19 +58,10 @@ def _operator_profiling(path: Path) -> Iterator[Record]:
 
 
 _HEADER = "OPName,Latency,Device,"
-_SIZES = [
-    "B",
-    "H",
-    "M",
-    "N",
-    "K",
-    "Input_Channel",
-    "Output_Channel",
-    "Kernel_Szie",
-    "Input_Size",
-    "Stride",
-    "Padding",
-]
+_SIZES = (
+    *("B", "H", "M", "N", "K", "Input_Channel", "Output_Channel", "Kernel_Szie"),
+    *("Input_Size", "Stride", "Padding"),
+)
 _CONVOLUTION = (
     "Conv2d({Input_Channel}, {Output_Channel}, {Kernel_Szie}, stride={Stride}, "
     "padding={Padding}, bias=False)"

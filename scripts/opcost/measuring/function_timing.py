@@ -285,5 +285,4 @@ def _energy(
         calls += function.iterations
     window.stop()
     found = window.devices[name]
-    energy = None if found.energy is None else statistics.weighted_sum([(1 / calls, found.energy)])
-    return energy, found.reason
+    return found.energy and found.energy.times(1 / calls), found.reason

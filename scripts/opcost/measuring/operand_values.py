@@ -183,7 +183,7 @@ def _index_limit(argument: _Argument) -> int | None:
         case _, "target" if "loss" in base and table is not None:
             return _size(table.shape, 1 if len(table.shape) > 1 else 0)
         case _, "indices" if "pool" in base:  # places within a plane
-            plane = _PLANE_AXES[base[base.index("pool") + 4]]
+            plane = int(base[base.index("pool") + 4])
             return math.prod(arguments.get("output_size", table.shape)[-plane:])
         case "value_selecting_reduction_backward", "indices":
             return _size(arguments["sizes"], arguments["dim"])
@@ -215,9 +215,6 @@ def hold_indices(operator_tuple: OperatorTuple) -> Iterator[bool]:
     for argument in _arguments(operator_tuple, ()):
         whole = argument.spec.dtype != "bool" and not argument.spec.may_have_zeros
         yield whole and _index_limit(argument) is not None
-
-
-_PLANE_AXES = {"1": 1, "2": 2, "3": 3}
 
 
 def _normal(count: int, dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
@@ -256,22 +253,16 @@ _DOMAINS: tuple[tuple[str, Draw], ...] = (
     (
         r".*\.((running_|save_)?var|(save_)?invstd|rstd|std|logsumexp|total_weight|tensor2|window"
         r"|(max_)?exp_avg_sqs|state_sums|state_steps|denominators|saved_norms|[cp]dist|aweights"
-        r"|.*scales?)",
-        _positive,
-    ),
-    (
-        r"(r?sqrt|log(2|10|1p)?|pow|float_power|xlogy|a(rc)?cosh|(l|di|poly|mvl)gamma)\..*",
-        _positive,
-    ),
-    (
-        r"(_standard_gamma(_grad)?|_sample_dirichlet|_dirichlet_grad|igammac?|poisson)\..*",
+        r"|.*scales?)|(r?sqrt|log(2|10|1p)?|pow|float_power|xlogy|a(rc)?cosh|(l|di|poly|mvl)gamma"
+        r"|_standard_gamma(_grad)?|_sample_dirichlet|_dirichlet_grad|igammac?|poisson)\..*",
         _positive,
     ),
     (r".*(loss|cross_entropy).*\.(pos_)?weight|special_zeta\..*", _above_one),
     (r"binomial\.count|special_.*polynomial.*\.n", _dozens),
-    (r"binary_cross_entropy(?!.*logits).*\.(self|target)|kl_div\.target", _probability),
     (
-        r"(bernoulli|multinomial|logit|special_ndtri)\.(self|p)|.*\.(prob|q|random_samples|is_target)",
+        r"binary_cross_entropy(?!.*logits).*\.(self|target)|kl_div\.target"
+        r"|(bernoulli|multinomial|logit|special_ndtri)\.(self|p)"
+        r"|.*\.(prob|q|random_samples|is_target)",
         _probability,
     ),
     (

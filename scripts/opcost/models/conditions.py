@@ -234,16 +234,18 @@ _DECIDE_COST: Mapping[str, _Setting] = {
 }
 """Settings that affect the time of operators, or the location and permissions of files."""
 
+_SETTINGS = {**_DECIDE_CALLS, **_DECIDE_COST}
+
 
 class ProcessState:
     """A snapshot of the settings; in a measurement, those of its target."""
 
     def __init__(self) -> None:
-        self._values = {name: setting.read() for name, setting in _settings().items()}
+        self._values = {name: setting.read() for name, setting in _SETTINGS.items()}
 
     def reset(self) -> None:
         """Restore changed settings."""
-        for name, setting in _settings().items():  # writing one may change later ones
+        for name, setting in _SETTINGS.items():  # writing one may change later ones
             if setting.write is not None and setting.read() != self._values[name]:
                 setting.write(self._values[name])
 
@@ -253,7 +255,12 @@ class ProcessState:
         Raises OpcostError for a setting that determines the model's operators: restoring it would
         change the user's model.
         """
-        changed = self._changed()
+        changed = {}
+        for name, setting in _SETTINGS.items():
+            before, now = self._values[name], setting.read()
+            if now != before:  # functions are shown by name
+                old, new = (getattr(each, "__qualname__", each) for each in (before, now))
+                changed[name] = f"changed {name} from {old} to {new}"
         self.reset()
         for name in changed.keys() & _DECIDE_CALLS.keys():
             raise OpcostError(
@@ -262,16 +269,3 @@ class ProcessState:
                 "config sets the dtype of parameters and inputs"
             )
         return list(changed.values())
-
-    def _changed(self) -> dict[str, str]:
-        found = {}
-        for name, setting in _settings().items():
-            before, now = self._values[name], setting.read()
-            if now != before:  # functions are shown by name
-                old, new = (getattr(each, "__qualname__", each) for each in (before, now))
-                found[name] = f"changed {name} from {old} to {new}"
-        return found
-
-
-def _settings() -> dict[str, _Setting]:
-    return {**_DECIDE_CALLS, **_DECIDE_COST}

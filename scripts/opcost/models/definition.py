@@ -33,26 +33,13 @@ def compared_phase(phase: str) -> str:
 
 _LARGEST_TENSOR_BYTES = 2**63
 
+_FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 ELEMENT_BYTES = {
-    "bool": 1,
-    "uint8": 1,
-    "int8": 1,
-    "int16": 2,
-    "int32": 4,
-    "int64": 8,
-    "float16": 2,
-    "bfloat16": 2,
-    "float32": 4,
-    "float64": 8,
-    "complex64": 8,
+    **dict.fromkeys(("bool", "uint8", "int8", *_FLOAT8), 1),
+    **dict.fromkeys(("int16", "uint16", "float16", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "float32"), 4),
+    **dict.fromkeys(("int64", "uint64", "float64", "complex64"), 8),
     "complex128": 16,
-    "float8_e4m3fn": 1,
-    "float8_e4m3fnuz": 1,
-    "float8_e5m2": 1,
-    "float8_e5m2fnuz": 1,
-    "uint16": 2,
-    "uint32": 4,
-    "uint64": 8,
 }
 
 

@@ -108,7 +108,7 @@ def plan_round(
     limit = math.inf if precision.models is None else precision.models
     shares: dict[Subject, float] = {}
     for squares in chain.from_iterable(_answers(model, known) for model in models):
-        if number == 2 or _half_width(squares) > limit:
+        if number == 2 or sum(squares.values()) > limit**2:
             for subject, share in _largest(squares):
                 shares[subject] = max(share, shares.get(subject, 0.0))
     if number == 2:  # ids are hashes
@@ -148,10 +148,6 @@ def _answers(
     if end_to_end in known:
         found.append({end_to_end: known[end_to_end].square})
     return found
-
-
-def _half_width(squares: Mapping[Subject, float]) -> float:
-    return math.sqrt(sum(squares.values()))
 
 
 def _largest(squares: Mapping[Subject, float]) -> Iterator[tuple[Subject, float]]:

@@ -62,7 +62,7 @@ class DeviceEnergy:
         """The same with the mean power of an idle window, if that has an energy."""
         if idle is None or idle.energy is None or not idle.time_s:
             return self
-        return replace(self, idle_power=correlated_sum([(1 / idle.time_s, idle.energy)]))
+        return replace(self, idle_power=idle.energy.times(1 / idle.time_s))
 
     @property
     def mean_power_w(self) -> float | None:

@@ -351,10 +351,7 @@ def _at_limit(step: Step, limit_w: float, seconds: float, monitor: Monitor) -> A
             "program set it, and sweep again"
         )
         return AtLimit(limit_w, None, None, reason, None, steps)
-    energy = None
-    if (total := found.energy) is not None:
-        low, high = (None if each is None else each / steps for each in (total.low, total.high))
-        energy = Estimate(total.value / steps, low, high)
+    energy = found.energy and found.energy.times(1 / steps)
     per_step = mean([block_s / in_block for block_s in times_s])
     return AtLimit(limit_w, per_step, energy, found.reason, found.mean_power_w, steps, found.flags)
 

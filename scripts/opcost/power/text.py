@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+from opcost.groups import grouped
 from opcost.power.attribution import MEMORY
 from opcost.power.energy import DeviceEnergy, total
 from opcost.rows.flags import explained
@@ -15,7 +16,6 @@ from opcost.statistics import Estimate
 from opcost.text import (
     joules,
     margin,
-    names_by_text,
     seconds,
     some,
     table,
@@ -125,9 +125,7 @@ def rows_by_name(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """A row for all windows of the same name and recording: their number, total time and energy,
     and the last value of each metric.
     """
-    together: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        together.setdefault((row["recording"], row["window"]), []).append(row)
+    together = grouped(((row["recording"], row["window"]), row) for row in rows)
     return [_together(same) for same in together.values()]
 
 
@@ -205,7 +203,7 @@ def _sentences(windows: Sequence[tuple[str, Devices]]) -> Iterable[str]:
     for _, name, each in used:
         if each.energy is not None:
             yield from _qualified(name, each, each.energy)
-    flagged = names_by_text(
+    flagged = grouped(
         (f"{name}: flagged {flag} ({explained(flag)})", window)
         for window, name, each in used
         for flag in each.flags

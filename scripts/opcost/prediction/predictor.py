@@ -115,7 +115,7 @@ class Predictor:
         value = base * math.exp(mean)
         reach = math.exp(min(self._scores[wanted.operator] * deviation, MOST_UNCERTAIN))
         near = covariance([wanted], self._known)[0].argsort()[::-1][:_NEAREST]
-        best = min(value, base * self._best_ratio)
+        best = min(value, base * float(self._ratios.min()))
         cost = Estimate(value, max(value / reach, best), value * reach)
         return Prediction(cost, float(deviation), [self.rows[n] for n in near], beyond, best)
 
@@ -168,10 +168,6 @@ class Predictor:
     def _ratios(self) -> Array:
         bases = [self.base(row["tuple_id"], row["flops"], row["bytes"]) for row in self.rows]
         return self._costs / bases
-
-    @property
-    def _best_ratio(self) -> float:
-        return float(self._ratios.min())
 
     @cached_property
     def _surface(self) -> Surface:

@@ -9,10 +9,11 @@ import altair as alt
 from opcost.costs.caveats import caveats
 from opcost.costs.host import waits_of
 from opcost.costs.in_context_text import tuple_cells
+from opcost.groups import grouped
 from opcost.report.results import Results, Row
 from opcost.report.theme import INK, Figure, dots
 from opcost.rows.quantities import COMPARED, TIME, Quantity
-from opcost.text import counted, difference, is_too_noisy, names_by_text
+from opcost.text import counted, difference, is_too_noisy
 
 _MOST_IN_CONTEXT, _COSTLIEST = 30, 10
 """More models than these have no tables of operators on the page: the file has them."""
@@ -64,7 +65,7 @@ def verdict(rows: Sequence[Row], quantity: Quantity) -> str:
 def all_caveats(results: Results) -> list[tuple[str, str]]:
     """(targets, caveat) of all estimates, each caveat once."""
     models = len(results.models)
-    found = names_by_text(
+    found = grouped(
         (caveat, target)
         for target in results.targets
         if results.compared(target)
@@ -88,10 +89,11 @@ def all_waits(results: Results) -> list[tuple[str, str]]:
 
 def operators_in_context(results: Results) -> Mapping[str, Sequence[Mapping[str, str]]]:
     """Model, with its target if there are several -> a table of its costliest operators."""
-    groups: dict[str, list[Row]] = {}
-    for row in results.in_context:
-        target = f" on {row['target']}" if len(results.targets) > 1 else ""
-        groups.setdefault(f"{row['model']}{target}", []).append(row)
+    several = len(results.targets) > 1
+    groups = grouped(
+        (f"{row['model']} on {row['target']}" if several else row["model"], row)
+        for row in results.in_context
+    )
     if len(groups) > _MOST_IN_CONTEXT:
         return {}
     return {title: tuple_cells(rows[:_COSTLIEST]) for title, rows in groups.items()}

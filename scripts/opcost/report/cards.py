@@ -144,7 +144,7 @@ def _card(results: Results, row: Row, named: Colours) -> Card:
     found = headline(row)
     time = None if is_too_noisy(found.time) else found.time
     flops_per_s = row["flops"] / time.value if row["flops"] and time else None
-    ceiling = results.highest_flops_per_s(row["target"], row["dtype"])
+    ceiling = results.highest_flops_per_s.get((row["target"], row["dtype"]))
     return Card(
         row["model"],
         row["target"],

@@ -1,7 +1,6 @@
 """One colour for each operator, by its name: the same in the charts of all studies."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from zlib import crc32
 
 from opcost.costs.breakdown import BEYOND, RESTS, breakdown
 from opcost.costs.terms import Row
+from opcost.groups import grouped
 
 PALETTE = (
     *("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442"),
@@ -63,13 +63,12 @@ def colours(comparison: Sequence[Row], shares: Iterable[Row]) -> Colours:
     """Of the costliest operators by the sum of their shares of each model's time, so that no model
     has more weight.
     """
-    rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in shares:
-        rows[row["model"], row["target"]].append(row)
-    found: dict[str, list[float]] = defaultdict(list)
-    for compared in comparison:
-        for part in breakdown(compared, rows[compared["model"], compared["target"]]):
-            if part.calls is not None:
-                found[part.name].append(part.share or 0.0)
+    rows = grouped(((row["model"], row["target"]), row) for row in shares)
+    found = grouped(
+        (part.name, part.share or 0.0)
+        for compared in comparison
+        for part in breakdown(compared, rows.get((compared["model"], compared["target"]), ()))
+        if part.calls is not None
+    )
     ranked = sorted(found, key=lambda name: -math.fsum(found[name]))
     return Colours(ranked[:_MOST])

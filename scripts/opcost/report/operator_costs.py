@@ -10,6 +10,7 @@ import altair as alt
 
 from opcost.costs.breakdown import BEYOND, OTHERS, RESTS, breakdown
 from opcost.costs.terms import Row
+from opcost.groups import grouped
 from opcost.report.colours import END_TO_END, Colours
 from opcost.report.theme import EDGE, Figure, figure, si_axis
 from opcost.rows.quantities import Quantity
@@ -55,13 +56,11 @@ def stacks(
     comparison: Sequence[Row], shares: Sequence[Row], quantity: Quantity, named: Colours
 ) -> Stacks:
     """The models of one target."""
-    by_model: dict[str, list[Row]] = defaultdict(list)
-    for row in shares:
-        by_model[row["model"]].append(row)
+    by_model = grouped((row["model"], row) for row in shares)
     found = Stacks()
     estimated, measured = PARTS
     for row in comparison:
-        amounts = _amounts(row, by_model[row["model"]], quantity, named)
+        amounts = _amounts(row, by_model.get(row["model"], ()), quantity, named)
         end_to_end = row[quantity.of("end_to_end").value]
         keys = {"model": row["model"], "total": sum(amounts.values()) or end_to_end}
         for part, column, parts in (

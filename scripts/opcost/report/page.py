@@ -4,7 +4,6 @@ import base64
 import gzip
 import itertools
 import json
-from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import distribution
 from importlib.resources import files
@@ -40,7 +39,7 @@ from opcost.report.row_details import CHUNK, STEP, chunks, common, raw_charts
 from opcost.report.sweeps import sweeps
 from opcost.rows import schemas
 from opcost.rows.flags import FLAGS
-from opcost.rows.quantities import COMPARED, POWER, TIME, Quantity
+from opcost.rows.quantities import COMPARED, POWER, TIME
 from opcost.rows.schemas import SCHEMA_VERSION
 
 _ABSOLUTE = 12  # more models than these are first shown in shares
@@ -85,7 +84,7 @@ def _sections(results: Results) -> dict[str, Any]:
     named = colours(results.comparison, results.shares)
     as_shares = len(results.models) > _ABSOLUTE
     listed = cards.cards(results, named)
-    quantities = _quantities(results)
+    quantities = COMPARED if results.targets_with_energy else [TIME]
     stacked = {
         (quantity, target): found
         for quantity, target in itertools.product(quantities, results.targets)
@@ -154,10 +153,6 @@ def _summary(results: Results) -> dict[str, Any]:
 def _span(first: datetime, last: datetime) -> str:
     end = f"{last:%H:%M}" if first.date() == last.date() else f"{last:%Y-%m-%d %H:%M}"
     return f"{first:%Y-%m-%d %H:%M} to {end} UTC"
-
-
-def _quantities(results: Results) -> Sequence[Quantity]:
-    return COMPARED if results.targets_with_energy else [TIME]
 
 
 def _details(results: Results, named: Colours) -> dict[str, Any]:

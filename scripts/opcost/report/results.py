@@ -1,7 +1,7 @@
 """The input of the report: the final files of a study."""
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from opcost.costs.answers import costs_of_models
 from opcost.databases.database import number_of_rows, read_database, stream_database
+from opcost.groups import grouped
 from opcost.rows import records, schemas
 from opcost.rows.flags import ABOVE_ROOF
-from opcost.rows.quantities import ENERGY, TIME, Quantity
+from opcost.rows.quantities import ENERGY, TIME
 from opcost.text import MOST_NOISE
 from opcost.tuples.operator_tuple import OperatorTuple, short_name
 
 Row = Mapping[str, Any]
-_Groups = Mapping[tuple[str, str], Sequence[Row]]
 
 NOTHING = "\N{EN DASH}"
 """Stands where there is no value."""
@@ -103,9 +103,9 @@ class Results:
     def operators(self) -> pd.DataFrame:
         """The database without raw values, and what follows from each row.
 
-        `name`: the operator as people call it; `dtype`: what it computes in; `weight_bytes`: size
-        of its weights; `flops_per_s`, `bytes_per_s`, `flops_per_byte`; `time_half_width`:
-        half of the 95 % interval as a share of the value.
+        `name`: the operator as people call it; `dtype`: that of the first tensor, to which it
+        promotes the others; `weight_bytes`: size of its weights; `flops_per_s`, `bytes_per_s`,
+        `flops_per_byte`; `time_half_width`: half of the 95 % interval as a share of the value.
         Null where there is nothing to divide, where FLOPs are impossible, and where time is too
         noisy.
         """
@@ -114,7 +114,7 @@ class Results:
         work = frame[["flops", "bytes"]].where(frame[["flops", "bytes"]] > 0)
         impossible = [flags is not None and ABOVE_ROOF in flags for flags in frame["flags"]]
         work.loc[impossible, "flops"] = math.nan
-        half_width = _half_width(frame, TIME)
+        half_width = (frame[TIME.high] - frame[TIME.low]) / 2 / frame[TIME.value]
         work.loc[half_width > MOST_NOISE] = math.nan
         tuples = [OperatorTuple.from_json(text) for text in frame["canonical_json"]]
         weights = [
@@ -123,7 +123,7 @@ class Results:
         ]
         return frame.assign(
             name=frame["operator"].map(short_name),
-            dtype=[_dtype(each) for each in tuples],
+            dtype=[next((spec.dtype for _, spec in each.tensors), None) for each in tuples],
             weight_bytes=weights,
             flops_per_s=work["flops"] / frame["time_s"],
             bytes_per_s=work["bytes"] / frame["time_s"],
@@ -139,9 +139,12 @@ class Results:
         return [*known.union(frame.loc[frame["energy_j"].notna(), "target"])]
 
     @cached_property
-    def _by_model(self) -> tuple[_Groups, _Groups]:
+    def _by_model(self) -> Sequence[Mapping[tuple[str, str], Sequence[Row]]]:
         """Rows of the shares and of the modules, by model and target."""
-        return _grouped(self.shares), _grouped(self.modules)
+        return [
+            grouped(((row["model"], row["target"]), row) for row in rows)
+            for rows in (self.shares, self.modules)
+        ]
 
     def shares_on(self, target: str) -> list[Row]:
         """The rows of the shares of a target."""
@@ -156,13 +159,10 @@ class Results:
         return self._by_model[1].get((compared["model"], compared["target"]), ())
 
     @cached_property
-    def _ceilings(self) -> Mapping[Any, float]:
+    def highest_flops_per_s(self) -> Mapping[Any, float]:
+        """Target and dtype -> the highest FLOP/s of an operator, if one has FLOPs."""
         frame = self.operators[self.operators["status"] == "ok"]
         return frame.groupby(["target", "dtype"])["flops_per_s"].max().dropna().to_dict()
-
-    def highest_flops_per_s(self, target: str, dtype: str | None) -> float | None:
-        """The highest FLOP/s of an operator on a target in a dtype, if one has FLOPs."""
-        return self._ceilings.get((target, dtype))
 
     def measured(self, target: str) -> pd.DataFrame:
         """The operators that have a result on a target."""
@@ -207,22 +207,6 @@ def _targets_apart(database: pa.Table) -> pa.Table:
     return database.set_column(place, "target", pa.array(names, pa.string()))
 
 
-def _dtype(operator: OperatorTuple) -> str | None:
-    """The dtype of the first tensor argument, to which operators promote the others."""
-    return next((spec.dtype for _, spec in operator.tensors), None)
-
-
 def _weight_bytes(operator: OperatorTuple, parameters: Sequence[str] | None) -> int:
     names = () if parameters is None else set(parameters)
     return sum(spec.bytes for name, spec in operator.tensors if name in names)
-
-
-def _half_width(frame: pd.DataFrame, quantity: Quantity) -> pd.Series:
-    return (frame[quantity.high] - frame[quantity.low]) / 2 / frame[quantity.value]
-
-
-def _grouped(rows: Sequence[Row]) -> _Groups:
-    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row["model"], row["target"]].append(row)
-    return found

@@ -1,10 +1,21 @@
 """A column of a record, and its role."""
 
-from collections.abc import Iterable
+import re
 from enum import Enum
+from textwrap import dedent
 from typing import NamedTuple
 
 import pyarrow as pa
+
+from opcost.rows.quantities import quantity_of
+
+_INTERVAL = "interval"
+_TYPES = {
+    "time": pa.timestamp("us", tz="UTC"),
+    "counts": pa.map_(pa.string(), pa.int64()),
+    "reasons": pa.map_(pa.string(), pa.string()),
+    **{name: pa.type_for_alias(name) for name in ("string", "int64", "float64", "bool")},
+}
 
 
 class Role(Enum):
@@ -40,9 +51,31 @@ class Column(NamedTuple):
     joining: Joining = Joining.FIRST
 
 
-_Described = tuple[str, pa.DataType, str] | tuple[str, pa.DataType, str, Joining]
+def entries(text: str) -> list[str]:
+    """The entries of a text, each on one line; further lines of an entry are indented."""
+    return [re.sub(r"\s+", " ", each) for each in re.split(r"\n(?! )", dedent(text).strip())]
 
 
-def in_role(role: Role, columns: Iterable[_Described]) -> list[Column]:
-    """Columns that share a role; each may state how runs are joined in it."""
-    return [Column(*column[:3], role, *column[3:]) for column in columns]
+def columns(text: str, role: Role = Role.RESULT) -> list[Column]:
+    """The columns of a text: `name type: meaning` each, whose further lines are indented. Behind
+    the type may stand how runs are joined: `ended_at time, last: end of the last trial`.
+
+    A type is a name in `_TYPES`, with `[]` a list of it. An `interval` is a number, followed by the
+    columns of the limits of its 95 % interval. Raises KeyError for another type.
+    """
+    found: list[Column] = []
+    for entry in entries(text):
+        about, meaning = entry.split(": ", 1)
+        name, kind, *joining = about.replace(",", "").split()
+        base = kind.removesuffix("[]")
+        arrow = _TYPES["float64" if base == _INTERVAL else base]
+        arrow = arrow if base == kind else pa.list_(arrow)
+        found.append(
+            Column(name, arrow, meaning, role, *(Joining[each.upper()] for each in joining))
+        )
+        if base == _INTERVAL:
+            _, low, high = quantity_of(name).names
+            limit = f"limit of the 95 % interval of `{name}`"
+            found.append(Column(low, arrow, f"lower {limit}", role))
+            found.append(Column(high, arrow, f"upper {limit}", role))
+    return found

@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
-
 from opcost.models.definition import COMPARED_PHASES
 from opcost.statistics import Estimate
 from opcost.text import joules, seconds, watts, with_interval
@@ -106,14 +104,6 @@ class Quantity:
         if row[self.value] is None:
             return None
         return Estimate(row[self.value], row[self.low], row[self.high])
-
-    def described(self, meaning: str) -> list[tuple[str, pa.DataType, str]]:
-        """The columns as (name, type, meaning)."""
-        return [
-            (self.value, pa.float64(), meaning),
-            (self.low, pa.float64(), f"lower limit of the 95 % interval of `{self.value}`"),
-            (self.high, pa.float64(), f"upper limit of the 95 % interval of `{self.value}`"),
-        ]
 
     def show(self, value: float, digits: int = 4) -> str:
         """A number as text, to so many digits."""

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from opcost import statistics
 from opcost.costs.answers import costs_of_models
 from opcost.costs.caveats import INTERVAL, caveats
 from opcost.costs.explanation import explain_in_study
@@ -118,9 +117,10 @@ def _costs(
     """The costs of a layer that takes the time `inside` in so many calls inside the model."""
     time, energy = _end_to_end(row)
     end_to_end_time, end_to_end_energy = _end_to_end(whole)
-    all_energy = _times(calls, energy)
+    all_energy = energy.times(calls) if energy and calls else None
+    of_a_call = inside.times(1 / calls) if inside and calls else None
     return {
-        "in context": with_interval(_times(calls and 1 / calls, inside), TIME.show),
+        "in context": with_interval(of_a_call, TIME.show),
         "time share": _share(inside, end_to_end_time),
         "isolated": with_interval(time, TIME.show),
         "energy": with_interval(energy, ENERGY.show),
@@ -156,10 +156,6 @@ def _rest(in_context: InContextTimes, layers: Sequence[str], whole: Row) -> list
 def _end_to_end(row: Row | None) -> list[Estimate | None]:
     """Time and energy, as measured end to end."""
     return [quantity.of("end_to_end").read(row) if row else None for quantity in (TIME, ENERGY)]
-
-
-def _times(count: float | None, cost: Estimate | None) -> Estimate | None:
-    return statistics.weighted_sum([(count, cost)]) if count and cost else None
 
 
 def _share(part: Estimate | None, whole: Estimate | None) -> str:

@@ -12,24 +12,9 @@ ALLOWED_NAMESPACES = ("aten", "torchvision")
 """Namespaces of the libraries whose operators may be called."""
 
 TEXTS = {
-    "activation",
-    "algorithm",
-    "approximate",
-    "driver",
-    "equation",
-    "indexing",
-    "interpolation",
-    "mode",
-    "norm",
-    "ord",
-    "p",
-    "pad_mode",
-    "padding",
-    "padding_side",
-    "reduce",
-    "rounding_mode",
-    "side",
-    "UPLO",
+    *("activation", "algorithm", "approximate", "driver", "equation", "indexing", "interpolation"),
+    *("mode", "norm", "ord", "p", "pad_mode", "padding", "padding_side", "reduce"),
+    *("rounding_mode", "side", "UPLO"),
 }
 """Text arguments that select an algorithm. Other text arguments name files or are printed."""
 

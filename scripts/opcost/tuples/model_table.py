@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opcost.groups import grouped
 from opcost.models import zoo
-from opcost.text import counted, names_by_text, table
+from opcost.text import counted, table
 from opcost.tuples.model_tuples import ModelTuples, total_flops
 
 Row = Mapping[str, Any]
@@ -75,7 +76,7 @@ def as_text(rows: Sequence[Row], unique_tuples: int) -> str:
 
 def not_extracted(refused: Mapping[str, str]) -> list[str]:
     """Lines with the models that could not be extracted, grouped by reason."""
-    by_reason = names_by_text((reason, model) for model, reason in refused.items())
+    by_reason = grouped((reason, model) for model, reason in refused.items())
     return [
         f"Not extracted: {', '.join(models)}: {reason}." for reason, models in by_reason.items()
     ]

@@ -38,18 +38,23 @@ from opcost.values import (
 )
 
 _COUNT = whole_number(0, 2**63 - 1)
-_RULES = {
+_PLAIN = {
     "model": PRINTABLE,
-    "tuples": list_of(OBJECT),
     "parameters": optional(_COUNT),
     "torch_version": PRINTABLE,
-    "definition": optional(TEXT),
     "extraction_s": optional(number(0)),
     "refusal": optional(TEXT),
     "device_name": optional(PRINTABLE),
     "not_recorded": optional(TEXT),
-    "phases": optional(list_of(one_of(*PHASES))),
     "activation_peak_bytes": optional(_COUNT),
+}
+"""Fields that a file has as they are."""
+
+_RULES = {
+    **_PLAIN,
+    "tuples": list_of(OBJECT),
+    "definition": optional(TEXT),
+    "phases": optional(list_of(one_of(*PHASES))),
     "memory": optional(OBJECT),
     "dtypes": list_of(STRING),
     "weights": optional(list_of(list_like(list_of(list_like(STRING, _COUNT)), _COUNT))),
@@ -213,18 +218,11 @@ def to_document(tuples: ModelTuples) -> dict[str, Any]:
     """A model's tuples as plain data."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "model": tuples.model,
+        **{name: getattr(tuples, name) for name in _PLAIN},
         "tuples": [record.to_document() for record in tuples.tuples],
         "calls": [list(call[:3]) for call in tuples.calls],
         "phases": [call.phase for call in tuples.calls] if tuples.trains else None,
-        "parameters": tuples.parameters,
-        "torch_version": tuples.torch_version,
         "definition": tuples.definition.to_json() if tuples.definition else None,
-        "extraction_s": tuples.extraction_s,
-        "refusal": tuples.refusal,
-        "device_name": tuples.device_name,
-        "not_recorded": tuples.not_recorded,
-        "activation_peak_bytes": tuples.activation_peak_bytes,
         "memory": tuples.memory
         and {
             "lifetimes": [list(each) for each in tuples.memory.lifetimes],
@@ -274,29 +272,20 @@ def from_document(document: Any, path: Path, remedy: str) -> ModelTuples:
     check_values({"calls": document["calls"]}, {"calls": list_of(call)}, path, remedy)
     if len({record.operator_tuple for record in tuples}) < len(tuples):
         raise OpcostError(f"{path} contains a tuple twice: {remedy}")
+    definition, weights = document["definition"], document["weights"]
     return ModelTuples(
-        document["model"],
-        tuples,
-        _calls(document),
-        document["parameters"],
-        document["torch_version"],
-        ModelDefinition.from_json(document["definition"]) if document["definition"] else None,
-        document["extraction_s"],
-        document["refusal"],
-        document["device_name"],
-        document["not_recorded"],
-        document["activation_peak_bytes"],
-        _memory(document["memory"], len(document["calls"]), path, remedy),
-        None
-        if document["weights"] is None
-        else tuple(
-            WeightGroup(tuple(itertools.starmap(Weight, weights)), uses)
-            for weights, uses in document["weights"]
-        ),
-        document["module_parameters"] and dict(document["module_parameters"]),
-        tuple(document["dtypes"]),
-        document["own_parameters"] and dict(document["own_parameters"]),
-        path.stem,
+        **{name: document[name] for name in _PLAIN},
+        tuples=tuples,
+        calls=_calls(document),
+        definition=ModelDefinition.from_json(definition) if definition else None,
+        memory=_memory(document["memory"], len(document["calls"]), path, remedy),
+        weights=None
+        if weights is None
+        else tuple(WeightGroup(tuple(itertools.starmap(Weight, of)), uses) for of, uses in weights),
+        module_parameters=document["module_parameters"] and dict(document["module_parameters"]),
+        dtypes=tuple(document["dtypes"]),
+        own_parameters=document["own_parameters"] and dict(document["own_parameters"]),
+        address=path.stem,
     )
 
 

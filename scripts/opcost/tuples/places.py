@@ -3,7 +3,6 @@
 import threading
 import traceback
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as module_hooks
 
+from opcost.groups import grouped
 from opcost.models.definition import FORWARD
 
 _NEWEST = 2**64 - 1
@@ -66,9 +66,8 @@ class _Running:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._paths: dict[int, list[str]] = defaultdict(list)
-        for path, module in model.named_modules(remove_duplicate=False):
-            self._paths[id(module)].append(path)
+        modules = model.named_modules(remove_duplicate=False)
+        self._paths = grouped((id(module), path) for path, module in modules)
         self._owners = {
             id(parameter): (path, type(module).__name__)
             for path, module in model.named_modules()

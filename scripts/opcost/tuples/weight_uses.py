@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 import torch
 from torch import nn
 
+from opcost.groups import grouped
 from opcost.tuples.replay import storage
 from opcost.tuples.weights import Weight, WeightGroup
 
@@ -28,9 +29,7 @@ class WeightUses:
     def groups(self) -> tuple[WeightGroup, ...]:
         """All weights in the module's order, grouped by calls that use them together."""
         first = _joined(self._weights, self._used)
-        members: dict[int, list[Weight]] = {}
-        for memory, weight in self._weights.items():
-            members.setdefault(first[memory], []).append(weight)
+        members = grouped((first[memory], weight) for memory, weight in self._weights.items())
         uses, last = dict.fromkeys(members, 0), None
         for used in self._used:
             group = first[next(iter(used))]
