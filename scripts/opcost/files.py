@@ -30,7 +30,7 @@ def replacing(path: Path) -> Iterator[Path]:
     stays, and the file that it names is replaced. Raises OSError with the name `path` if it cannot
     be written, and OpcostError for a pipe or a device, which a file must not replace.
     """
-    with _unwinding(), _replacing(path) as temporary:
+    with unwinding(), _replacing(path) as temporary:
         yield temporary
 
 
@@ -41,7 +41,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     """
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _unwinding(), TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
+    with unwinding(), TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as scratch:
         new, former = Path(scratch, "new"), Path(scratch, "former")
         new.mkdir()
         yield new
@@ -81,7 +81,7 @@ def _replacing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _unwinding() -> Iterator[None]:
+def unwinding() -> Iterator[None]:
     """Let signals that end this process first end the block, which deletes its temporary file."""
     came: list[int] = []
 
@@ -104,10 +104,14 @@ def _unwinding() -> Iterator[None]:
 
 
 def check_output(output: Path, sources: Iterable[Path]) -> None:
-    """Raise OpcostError if writing `output` would replace one of its sources, links included."""
+    """Raise OpcostError if writing `output` would replace one of its sources, links included, or a
+    file in one that is a folder.
+    """
     for source in sources:
         if output.exists() and source.exists() and output.samefile(source):
             raise OpcostError(f"the output {output} is also an input, {source}: name another file")
+        if source.is_dir() and source.resolve() in output.resolve().parents:
+            raise OpcostError(f"the output {output} is inside of an input, {source}: name another")
 
 
 def opened(path: Path) -> BufferedReader:

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import click
 
+from opcost.commands.parameters import Database
 from opcost.databases.merging import merge
 from opcost.terminal import show
 
 
 @click.command()
-@click.argument("databases", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.argument("databases", type=Database(), nargs=-1, required=True)
 @click.option(
     "--output",
     "-o",

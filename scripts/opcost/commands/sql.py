@@ -3,18 +3,15 @@
 from pathlib import Path
 
 import click
-import duckdb
 
 from opcost.commands.parameters import Database
 from opcost.databases.database import default_databases
-from opcost.errors import OpcostError
+from opcost.files import check_output
 from opcost.queries import listing
-from opcost.queries.connection import connect
+from opcost.queries.connection import answer, plain
 from opcost.results_folder import DATABASE
 from opcost.rows import records
 from opcost.terminal import show
-
-_WIDTH = 160
 
 
 @click.command()
@@ -36,30 +33,25 @@ def command(
 ) -> None:
     """Answer a SELECT of SQL, as DuckDB understands it, from databases.
 
-    The rows are in table "operators", with the path of their database in column "database". With
-    the database of a study come its other tables, each under the name of its file: answers,
-    modules, shares and others. Columns: docs/reference/columns.md.
+    The rows are in table "operators", with the path of their database in column "database". Raw
+    values, such as block_time_s, are there if the statement names them. With the database of a
+    study come its other tables, each under the name of its file: answers, modules, shares and
+    others. Columns: docs/reference/columns.md.
 
     \b
     opcost sql "SELECT operator, count(*), sum(time_s) AS time_s FROM operators GROUP BY ALL"
     opcost sql -d h100 -d h200 --csv "PIVOT operators ON target USING sum(time_s) GROUP BY operator"
     """
     paths = (*databases,) or (*default_databases()[: 1 if DATABASE.is_file() else None],)
-    try:
-        with connect(paths) as connection:
-            found = connection.sql(statement)
-            if found is None:
-                raise OpcostError("the statement has no result: write a SELECT")
-            if parquet is not None:
-                records.write_table(parquet, found.to_arrow_table())
-            elif form is None:
-                show(str(found).rstrip())
-            else:
-                rows = found.to_arrow_table()
-                show(
-                    "\n".join(listing.json_lines(rows))
-                    if form == "json"
-                    else listing.csv_text(rows).rstrip("\n")
-                )
-    except duckdb.Error as error:
-        raise OpcostError(f"SQL: {error}") from error
+    if parquet is not None:
+        check_output(parquet, paths)
+    with answer(statement, paths) as found:
+        if parquet is not None:
+            records.write_table(parquet, found.to_arrow_table())
+        elif form is None:
+            show(str(found).rstrip())
+        elif form == "csv":
+            show(listing.csv_text(plain(found)).removesuffix("\n"))
+        else:
+            for line in listing.json_lines(plain(found)):
+                show(line)

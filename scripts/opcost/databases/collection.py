@@ -1,37 +1,41 @@
 """Merged rows in a folder, for many rows of many devices.
 
-    _common_metadata                         schema, sources, and ratios of models
-    rows/DEVICE/TORCH/CONDITIONS_ID.parquet  the rows of one conditions_id
-    raw/DEVICE/TORCH/CONDITIONS_ID.parquet   their blocks and power samples, in the same order
+    _common_metadata                               schema, sources, ratios of models, list of files
+    rows/DEVICE/TORCH/CONDITIONS_ID-NUMBER.parquet  the rows of one conditions_id
+    raw/DEVICE/TORCH/CONDITIONS_ID-NUMBER.parquet   their blocks and power samples, in this order
 
-Files are sealed and never change: a later merge links them, or writes others. Rows and seals are
-checked when they are merged, and not at each read.
+Files are sealed and never change: a merge adds others, and replaces the list in one step. Rows and
+seals are checked when they are merged, and not at each read; the files' sizes are.
 """
 
+import json
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from opcost.errors import OpcostError
-from opcost.files import opened
+from opcost.files import opened, parse_json, replacing
 from opcost.rows import records, schemas
 from opcost.rows.checks import check
 from opcost.rows.seal import BrokenSeal, check_seal
 
-REMEDY = "merge its databases again"
+REMEDY = "copy the folder again, or merge its databases again"
 METADATA = "_common_metadata"
 """The name under which readers of Parquet folders expect the schema and metadata."""
 
 UNKNOWN = "unknown"
 """Stands for a conditions_id, a device or a version that is not known."""
 
+_FILES = "opcost.files"
 _ROWS, _RAW = "rows", "raw"
-_KEYS = ("conditions_id", "tuple_id")
+_TUPLE = "tuple_id"
+_LONGEST = 80
 
 
 def is_collection(path: Path) -> bool:
@@ -45,28 +49,48 @@ def metadata_of(path: Path) -> dict[str, str]:
 
 
 def parts(folder: Path, conditions_id: str | None = None) -> list[Path]:
-    """The files of rows, without raw values, or that of one conditions_id."""
-    found = sorted((folder / _ROWS).rglob("*.parquet"))
-    return [part for part in found if conditions_id in (None, part.stem)]
+    """The files of rows, without raw values, or that of one conditions_id.
 
-
-def check_version(folder: Path) -> None:
-    """Raise OpcostError for a folder of another version."""
+    Raises OpcostError for a folder of another version, and if a file is missing or has another size
+    than when it was written.
+    """
     records.check_metadata(folder / METADATA, schemas.MERGED, REMEDY)
+    listed = parse_json(metadata_of(folder).get(_FILES, "{}"), folder / METADATA, REMEDY)
+    for name, size in listed.items():
+        path = folder / name
+        if not path.is_file():
+            raise OpcostError(f"{path} is missing: {REMEDY}")
+        if path.stat().st_size != size:
+            raise OpcostError(f"{path} has {path.stat().st_size} bytes, not {size}: {REMEDY}")
+    every = [folder / name for name in sorted(listed) if name.startswith(_ROWS)]
+    return [part for part in every if conditions_id in (None, conditions_of(part))]
+
+
+def conditions_of(part: Path) -> str:
+    """The conditions_id of the rows of a file, or `UNKNOWN`."""
+    return part.stem.partition("-")[0]
 
 
 def read_part(part: Path, names: Sequence[str]) -> pa.Table:
-    """Columns of one file. Raises OpcostError if it cannot be read."""
-    found: dict[str, pa.ChunkedArray] = {}
-    for path in (part, raw_of(part)):
-        held = [name for name in names if (name in schemas.RAW_BLOCKS) == (path != part)]
-        if held:
-            try:
-                table = pq.read_table(path, columns=held, partitioning=None)
-            except records.UNREADABLE as error:
-                raise OpcostError(f"{path} cannot be read ({error}): {REMEDY}") from error
-            found |= dict(zip(held, table.columns, strict=True))
-    return pa.table({name: found[name] for name in names})
+    """Columns of one file. Raises OpcostError if it cannot be read, or other rows have its raw
+    values.
+    """
+    raw = [name for name in names if name in schemas.RAW_BLOCKS]
+    rows = _columns(part, {name for name in names if name not in raw} | {_TUPLE})
+    if raw:
+        values = _columns(raw_of(part), {*raw, _TUPLE})
+        if not values[_TUPLE].equals(rows[_TUPLE]):
+            raise OpcostError(f"{raw_of(part)} has raw values of other rows: {REMEDY}")
+        rows |= values
+    return pa.table({name: rows[name] for name in names})
+
+
+def _columns(path: Path, names: Iterable[str]) -> dict[str, pa.ChunkedArray]:
+    try:
+        table = pq.read_table(path, columns=[*names], partitioning=None)
+        return {name: table[name] for name in names}
+    except (*records.UNREADABLE, KeyError) as error:
+        raise OpcostError(f"{path} cannot be read ({error}): {REMEDY}") from error
 
 
 def raw_of(part: Path) -> Path:
@@ -86,16 +110,30 @@ def checked(part: Path) -> pa.Table:
     return table
 
 
-def link(part: Path, folder: Path) -> None:
-    """Give a file with its raw values to another collection. Raises like `checked`."""
+def link(part: Path, folder: Path) -> Path:
+    """Give a file with its raw values to another collection, too. Raises like `checked`."""
     _check_seals(part)
-    for path in (part, raw_of(part)):
+    return _placed(part, folder, _linked)
+
+
+def move(part: Path, folder: Path) -> Path:
+    """Give a file with its raw values to another collection on the same file system."""
+    return _placed(part, folder, os.replace)
+
+
+def _placed(part: Path, folder: Path, place: Callable[[Path, Path], object]) -> Path:
+    for path in (raw_of(part), part):
         target = folder.joinpath(*path.parts[-4:])
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(path, target)
-        except OSError:  # another file system
-            shutil.copy2(path, target)
+        place(path, target)
+    return target
+
+
+def _linked(path: Path, target: Path) -> None:
+    try:
+        os.link(path, target)
+    except OSError:  # another file system
+        shutil.copy2(path, target)
 
 
 def _check_seals(part: Path) -> None:
@@ -108,18 +146,27 @@ def _check_seals(part: Path) -> None:
             raise OpcostError(f"{path}: {error}: {REMEDY}") from error
 
 
-def write_part(folder: Path, conditions_id: str | None, rows: pa.Table) -> None:
-    """Add the rows of one conditions_id."""
-    of_rows = folder / _ROWS
+def write_part(folder: Path, conditions_id: str | None, rows: pa.Table) -> Path:
+    """Add a file with the rows of one conditions_id, and return it."""
+    part = folder / _ROWS
     for name in ("device_name", "torch_version"):
         known = rows[name][0].as_py() if conditions_id else None
-        of_rows /= re.sub(r"[^A-Za-z0-9_.+-]+", "_", known or UNKNOWN).strip("._") or UNKNOWN
-    of_rows /= f"{conditions_id or UNKNOWN}.parquet"
-    records.write_table(of_rows, rows.drop_columns(schemas.RAW_BLOCKS))
-    records.write_table(raw_of(of_rows), rows.select([*_KEYS, *schemas.RAW_BLOCKS]))
+        readable = re.sub(r"[^A-Za-z0-9_.+-]+", "_", known or UNKNOWN)[:_LONGEST]
+        part /= readable.strip("._") or UNKNOWN
+    part /= f"{conditions_id or UNKNOWN}-{uuid.uuid4().hex[:8]}.parquet"
+    records.write_table(raw_of(part), rows.select(["conditions_id", _TUPLE, *schemas.RAW_BLOCKS]))
+    records.write_table(part, rows.drop_columns(schemas.RAW_BLOCKS))
+    return part
 
 
-def write_metadata(folder: Path, metadata: Mapping[str, str]) -> None:
-    """Write the metadata, after all rows."""
-    schema = schemas.MERGED.with_metadata({**schemas.MERGED.metadata, **metadata})
-    pq.write_metadata(schema, folder / METADATA)
+def finish(folder: Path, held: Iterable[Path], metadata: Mapping[str, str]) -> None:
+    """Make these files, and no others, those of a folder, and delete the others."""
+    files = {path for part in held for path in (part, raw_of(part))}
+    sizes = {str(path.relative_to(folder)): path.stat().st_size for path in sorted(files)}
+    metadata = {**schemas.MERGED.metadata, **metadata, _FILES: json.dumps(sizes)}
+    with replacing(folder / METADATA) as temporary:
+        pq.write_metadata(schemas.MERGED.with_metadata(metadata), temporary)
+    for name in (_ROWS, _RAW):
+        for path in (folder / name).rglob("*.parquet"):
+            if path not in files:
+                path.unlink()

@@ -36,7 +36,7 @@ def read_database(
     Only merged databases have `conditions_id` and `sources`. Raises OpcostError for a file that is
     not a database or was written by a newer opcost, and if rows of `row_bytes` exceed free memory.
     """
-    schema, free = _schema_of(path), free_bytes()
+    schema, free = schema_of(path), free_bytes()
     chosen = [name for name in columns or schema.names if name in schema.names]
     is_folder = collection.is_collection(path)
     files = collection.parts(path, conditions_id) if is_folder else [path]
@@ -68,7 +68,7 @@ def stream_database(path: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 
     Raises OpcostError like `read_database`; for damaged rows, when it reaches them.
     """
-    schema = _schema_of(path)
+    schema = schema_of(path)
     if collection.is_collection(path):
         tables = (collection.read_part(part, schema.names) for part in collection.parts(path))
         return schema, chain.from_iterable(table.to_batches() for table in tables)
@@ -81,7 +81,8 @@ def number_of_rows(path: Path) -> int:
     return sum(map(records.number_of_rows, files))
 
 
-def _schema_of(path: Path) -> pa.Schema:
+def schema_of(path: Path) -> pa.Schema:
+    """The schema of a database, merged or not. Raises OpcostError if there is none."""
     if path.is_dir() and not collection.is_collection(path):
         held = ", ".join(each.name for each in sorted(path.glob("*.parquet"))[:6])
         raise OpcostError(
@@ -92,8 +93,6 @@ def _schema_of(path: Path) -> pa.Schema:
             f"there is no database {path}: run a study (snakemake --cores 1), or name another, "
             "such as the reference data: h100, h200 or xeon"
         )
-    if path.is_dir():
-        collection.check_version(path)
     merged = collection.metadata_of(path).get("opcost.record") == "merged"
     return schemas.MERGED if merged else schemas.DATABASE
 

@@ -12,11 +12,13 @@ studies on processors, so rows of two such studies are never duplicates. Failure
 device are duplicates only of exact copies.
 """
 
+import fcntl
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -28,8 +30,9 @@ import pandas as pd
 import pyarrow as pa
 
 from opcost.databases import collection, model_ratios
+from opcost.databases.database import schema_of
 from opcost.errors import OpcostError
-from opcost.files import check_output, opened, parse_json, replacing_folder, version_of
+from opcost.files import check_output, opened, parse_json, unwinding, version_of
 from opcost.rows import comparability, records, schemas
 from opcost.rows.columns import OVERHEAD
 
@@ -123,42 +126,47 @@ def merge(paths: Sequence[Path], output: Path) -> Merge:
 
     Each database is read once, and its rows are checked. Memory holds the rows of one
     conditions_id, and the disk of the output a copy of all rows meanwhile. What a merged folder has
-    of a conditions_id, and no other database, becomes a link in another folder.
+    of a conditions_id, and no other database, stays, or becomes a link in another folder.
 
     Raises OpcostError for a file that is not a database, was written by a newer opcost, is the
     output, or is replaced meanwhile, and for databases that contradict each other.
     """
     inputs, to_file = list(dict.fromkeys(paths)), output.suffix == ".parquet"
-    check_output(output, [path for path in inputs if to_file or not path.is_dir()])
-    if not to_file and output.exists() and not collection.is_collection(output):
+    adds = not to_file and collection.is_collection(output)
+    check_output(
+        output, [each for each in inputs if not (adds and each.is_dir() and output.samefile(each))]
+    )
+    if not to_file and not adds and output.exists():
         raise OpcostError(f"{output} exists, and is not a merged folder: name another output")
     output.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".merge.", dir=output.parent) as folder, ExitStack() as files:
-        spool = _Spool(inputs, Path(folder), files)
+    scratch = TemporaryDirectory(prefix=".merge.", dir=output.parent)
+    with unwinding(), _alone(output.parent), scratch as folder:
+        spool = _Spool(inputs, Path(folder))
         linked = spool.fill(link=not to_file)
-        files.close()
         if to_file:
             schema = schemas.MERGED.with_metadata({**schemas.MERGED.metadata, **spool.metadata()})
-            rows = (each for _, each in spool.selected())
-            records.write_batches(
-                output, schema, chain.from_iterable(map(pa.Table.to_batches, rows))
-            )
+            tables = (rows for _, rows in spool.selected())
+            batches = chain.from_iterable(map(pa.Table.to_batches, tables))
+            records.write_batches(output, schema, batches)
         else:
-            with replacing_folder(output) as temporary:
-                for part in linked:
-                    collection.link(part, temporary)
-                for name, rows in spool.selected():
-                    collection.write_part(temporary, name, rows)
-                collection.write_metadata(temporary, spool.metadata())
+            kept = [part for part in linked if part.is_relative_to(output)]
+            new = Path(folder, "new")
+            parts = [collection.link(part, new) for part in linked if part not in kept]
+            parts += [collection.write_part(new, *each) for each in spool.selected()]
+            if adds:
+                parts = kept + [collection.move(part, output) for part in parts]
+            collection.finish(output if adds else new, parts, spool.metadata())
+            if not adds:
+                new.rename(output)
     return spool.result
 
 
 class _Spool:
     """The rows of databases on disk, in a file for each conditions_id."""
 
-    def __init__(self, inputs: Sequence[Path], folder: Path, files: ExitStack) -> None:
+    def __init__(self, inputs: Sequence[Path], folder: Path) -> None:
         self.result = Merge(dict.fromkeys(inputs, 0))
-        self._inputs, self._folder, self._files = inputs, folder, files
+        self._inputs, self._folder, self._files = inputs, folder, ExitStack()
         self._versions = [version_of(path) for path in inputs]
         self._sources = [_sources_of(path) for path in inputs]
         self._ratios = {path: model_ratios.read_ratios(path) for path in inputs}
@@ -167,20 +175,21 @@ class _Spool:
 
     def fill(self, link: bool) -> list[Path]:
         """Read the databases, except files of merged folders that it returns for links."""
-        for path in self._inputs:
-            if not collection.is_collection(path):
-                self._add(path, _stream(path))
-        folders = [path for path in self._inputs if collection.is_collection(path)]
-        parts = [(path, part) for path in folders for part in collection.parts(path)]
-        holders = Counter(part.stem for _, part in parts)
-        holders.update(name or collection.UNKNOWN for name in self._writers)
-        linked = []
-        for path, part in parts:
-            if link and holders[part.stem] == 1:
-                linked.append(part)
-                self._note(path, part)
-            else:
-                self._add(path, collection.checked(part).to_batches())
+        with self._files:
+            for path in self._inputs:
+                if not collection.is_collection(path):
+                    self._add(path, _stream(path))
+            folders = [path for path in self._inputs if collection.is_collection(path)]
+            parts = [(path, part) for path in folders for part in collection.parts(path)]
+            holders = Counter(collection.conditions_of(part) for _, part in parts)
+            holders.update(name or collection.UNKNOWN for name in self._writers)
+            linked = []
+            for path, part in parts:
+                if link and holders[collection.conditions_of(part)] == 1:
+                    linked.append(part)
+                    self._note(path, part)
+                else:
+                    self._add(path, collection.checked(part).to_batches())
         return linked
 
     def _add(self, path: Path, batches: Iterator[pa.RecordBatch]) -> None:
@@ -312,9 +321,12 @@ def _sources_of(path: Path) -> Sources:
     """
     metadata = collection.metadata_of(path)
     if _SOURCES in metadata:
-        remedy = "merge its databases again"
-        sources: Sources = parse_json(metadata[_SOURCES], f"{path}: its list of sources", remedy)
-        return sources
+        what = f"{path}: its list of sources"
+        found = parse_json(metadata[_SOURCES], what, collection.REMEDY)
+        try:
+            return {name: {**each, "names": [*each["names"]]} for name, each in found.items()}
+        except (TypeError, KeyError):
+            raise OpcostError(f"{what} is damaged: {collection.REMEDY}") from None
     with opened(path) as file:
         source = hashlib.file_digest(file, "sha256").hexdigest()[:16]
     return {source: {"names": [str(path)], "rows": records.number_of_rows(path)}}
@@ -330,10 +342,21 @@ def _united(documents: Sequence[Sources]) -> Sources:
     return result
 
 
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait for other merges that write into a folder, and let later ones wait for this one."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _stream(path: Path) -> Iterator[pa.RecordBatch]:
     """The rows of a file, merged or not, checked.
 
     Raises OpcostError for a file that is not a database or was written by a newer opcost.
     """
-    merged = records.metadata(path).get("opcost.record") == "merged"
-    return records.stream(path, schemas.MERGED if merged else schemas.DATABASE, remedy=_REMEDY)
+    return records.stream(path, schema_of(path), remedy=_REMEDY)

@@ -104,7 +104,8 @@ def query(
     if order is not None and pa.types.is_nested(_TYPES[order]):
         raise OpcostError("rows cannot be sorted by a column of lists: name another column")
     needed = [*_FILTERED, *chosen, *([order] if order else [])]
-    with connect(databases, [name for name in needed if name != "database"]) as connection:
+    wanted_columns = dict.fromkeys(name for name in needed if name != "database")
+    with connect(databases, [*wanted_columns]) as connection:
         tests = dict(_tests(connection, wanted or Filter()))
         text = f"SELECT {', '.join(chosen)} FROM operators"
         if tests:
