@@ -1,5 +1,6 @@
 """README.md: the data card, computed from the rows, with the front matter of Hugging Face."""
 
+import json
 from collections.abc import Iterable, Mapping
 from string import Template
 from typing import Any
@@ -8,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import yaml
 
-from opcost.publishing.about import ASSETS, KEYWORDS, LICENSES, About
+from opcost.publishing.about import ASSETS, LICENSES, About
 from opcost.rows.flags import meaning
 from opcost.target import SETTINGS
 
@@ -24,11 +25,20 @@ COLUMNS = (
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M")
 
 
-def card(about: About) -> str:
+_ENERGY = """\
+- `energy_j`: gross joules of a call, `time_s` x `power_w`: of the board or the processor packages,
+  not of the computer. Read by: {}.
+"""
+_SENSORS = "- `sensors/` has what is known of the power sensors.\n"
+
+
+def card(about: About, has_sensors: bool) -> str:
     """The text of README.md."""
     rows = about.rows
     failed, flags = rows[rows["status"] != "ok"], rows["flags"].explode().dropna()
     settings = [name for name in _SETTINGS if rows[name].notna().any()]
+    has_energy = "energy" in about.keywords
+    shown = ["target", "description", "time_s", *["energy_j"] * has_energy]
     template = Template((ASSETS / "card.md").read_text(encoding="utf-8"))
     return template.substitute(
         about._asdict(),
@@ -36,7 +46,10 @@ def card(about: About) -> str:
         targets=_table(_target(name, each) for name, each in rows.groupby("target", sort=False)),
         versions=_values(rows, "opcost_version"),
         protocols=_values(rows, "protocol_version"),
-        meters=_values(rows, "meter"),
+        energy=_ENERGY.format(_values(rows, "meter")) if has_energy else "",
+        sensors=_SENSORS if has_sensors else "",
+        shown=json.dumps(shown),
+        selected=", ".join(shown),
         settings="; ".join(f"`{name}`: {_values(rows, name)}" for name in settings),
         operators=_table(
             {"operator": name, "rows": number}
@@ -66,7 +79,7 @@ def _front(about: About) -> dict[str, Any]:
     return {
         "license": LICENSES[about.license],
         "pretty_name": about.title,
-        "tags": KEYWORDS,
+        "tags": about.keywords,
         "size_categories": [_SIZES[min(max(digits - 3, 0), len(_SIZES) - 1)]],
         "configs": [
             {
