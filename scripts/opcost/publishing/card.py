@@ -1,6 +1,6 @@
 """README.md: the data card, computed from the rows, with the front matter of Hugging Face."""
 
-import json
+import re
 from collections.abc import Iterable, Mapping
 from string import Template
 from typing import Any
@@ -23,13 +23,9 @@ COLUMNS = (
 """The columns that a publication is described from."""
 
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M")
-
-
-_ENERGY = """\
-- `energy_j`: gross joules of a call, `time_s` x `power_w`: of the board or the processor packages,
-  not of the computer. Read by: {}.
-"""
-_SENSORS = "- `sensors/` has what is known of the power sensors.\n"
+_OF_ENERGY = re.compile(r'- `energy_j`.*?\n(?=- )|, "?energy_j"?', re.DOTALL)
+_OF_SENSORS = re.compile(r"- `sensors/`.*\n")
+"""Parts of the card."""
 
 
 def card(about: About, has_sensors: bool) -> str:
@@ -37,19 +33,15 @@ def card(about: About, has_sensors: bool) -> str:
     rows = about.rows
     failed, flags = rows[rows["status"] != "ok"], rows["flags"].explode().dropna()
     settings = [name for name in _SETTINGS if rows[name].notna().any()]
-    has_energy = "energy" in about.keywords
-    shown = ["target", "description", "time_s", *["energy_j"] * has_energy]
-    template = Template((ASSETS / "card.md").read_text(encoding="utf-8"))
-    return template.substitute(
+    text = (ASSETS / "card.md").read_text(encoding="utf-8")
+    text = text if "energy" in about.keywords else _OF_ENERGY.sub("", text)
+    return Template(text if has_sensors else _OF_SENSORS.sub("", text)).substitute(
         about._asdict(),
         front=as_yaml(_front(about)),
         targets=_table(_target(name, each) for name, each in rows.groupby("target", sort=False)),
         versions=_values(rows, "opcost_version"),
         protocols=_values(rows, "protocol_version"),
-        energy=_ENERGY.format(_values(rows, "meter")) if has_energy else "",
-        sensors=_SENSORS if has_sensors else "",
-        shown=json.dumps(shown),
-        selected=", ".join(shown),
+        meters=_values(rows, "meter"),
         settings="; ".join(f"`{name}`: {_values(rows, name)}" for name in settings),
         operators=_table(
             {"operator": name, "rows": number}

@@ -39,7 +39,7 @@ _SLASHED = re.compile(
     r"""|[^\s"'`=,;:()<>[\]{}|]*[/\\~][^\s"'`=,;:()<>[\]{}|]*"""
 )
 _NO_PATH = re.compile(
-    r"https?:.*|/|~\d\S*|[\d.]+/[\d.]+|(?:\w[\w-]*/\w[\w-]*"
+    r"https?:.*|/|~[\d.]+\w*|[\d.]+/[\d.]+|(?:\w[\w-]*/\w[\w-]*"
     r"|/(?:sys|proc|dev(?!/shm))(?:/[\w+-][\w.+-]*)+)[.!?]*"
 )
 """URLs, ratios, alternatives (`J/s`, `and/or`), and files of the kernel."""
@@ -62,9 +62,8 @@ def cleaned(text: str) -> str:
             return text if after == before else json.dumps(after)
     for pattern, instead in _REPLACED.items():
         text = re.sub(pattern, instead, text, flags=re.IGNORECASE)
-    found = (each for each in _SLASHED.finditer(text) if not _NO_PATH.fullmatch(each[0]))
-    first = next(found, None)
-    return f"{text[: first.start()]}<path>" if first else text
+    paths = (each for each in _SLASHED.finditer(text) if not _NO_PATH.fullmatch(each[0]))
+    return next((f"{text[: path.start()]}<path>" for path in paths), text)
 
 
 class Cleaning:
@@ -136,7 +135,7 @@ def _mapped(value: Any, change: Callable[[str], str | None]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {key: _mapped(each, change) for key, each in value.items()}
+        return {_mapped(key, change): _mapped(each, change) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(_mapped(each, change) for each in value)
     return value

@@ -20,6 +20,7 @@ from opcost.rows import records
 
 _SUMS = "SHA256SUMS"
 _CROISSANT = "croissant.json"
+_REFERENCE = " (reference data of opcost, CC0-1.0)"
 
 
 def publish(
@@ -70,16 +71,13 @@ def publish(
 
 def _origins(path: Path) -> list[str]:
     """The databases in a database, if they are several or reference data of opcost."""
-    reference = {
-        sha256(each)[:16]: f"{each.stem} (reference data of opcost, CC0-1.0)"
-        for each in REFERENCE.glob("*.parquet")
-    }
+    known = {sha256(each)[:16]: f"{each.stem}{_REFERENCE}" for each in REFERENCE.glob("*.parquet")}
     text = collection.metadata_of(path).get("opcost.sources", "{}")
     held = parse_json(text, f"{path}: its list of sources", "merge its databases again")
     held = held or {sha256(path)[:16]: {"names": [path]}}
-    if len(held) == 1 and not held.keys() & reference:
+    if len(held) == 1 and not held.keys() & known:
         return []
-    return [reference.get(each) or Path(min(held[each]["names"])).stem for each in held]
+    return [known.get(each) or Path(min(held[each]["names"])).stem for each in held]
 
 
 def _is_replaceable(folder: Path) -> bool:
