@@ -83,10 +83,7 @@ class About(NamedTuple):
 def about(
     title: str, authors: Authors, origin: Sequence[str], license: str, databases: Sequence[Rows]
 ) -> About:
-    """A publication of today; without a title, it has one of devices and what was measured.
-
-    `origin` names data by others.
-    """
+    """A publication of today; without a title, it has one of devices and what was measured."""
     rows = pd.concat([each.frame for each in databases], ignore_index=True)
     today = datetime.now(UTC).date()
     keywords = [*_KEYWORDS, *["energy"] * bool(rows["energy_j"].notna().any())]

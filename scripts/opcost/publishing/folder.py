@@ -62,9 +62,8 @@ def publish(
         _describe(new, publication)
         said = " ".join([*authors, *sources, title])
         known = of_this_machine() | dict.fromkeys(cleaning.ids, "digest of an id")
-        exactly = {each.lower() for each in allowed}
         meant = {each for each in known if re.search(as_word(each), said, re.IGNORECASE)}
-        meant |= {each for each in known if each.lower() in exactly}
+        meant |= {each for each in known if each.lower() in map(str.lower, allowed)}
         refuse_identifying(new, {each: known[each] for each in known.keys() - meant})
     return len(publication.rows)
 
