@@ -51,7 +51,7 @@ def without(packages, *arguments, cwd=None):
         ["diff", "one.parquet", "two.parquet"],
         ["export", "h100", "operators.csv"],
         ["export", "h100", "features.csv", "--features"],
-        ["publish", "published", "h100", "--author", "Lovelace, Ada"],
+        ["publish", "published", "one.parquet", "--author", "Lovelace, Ada"],
         ["explain", "resnet50", "--batch", "32", "-d", "h100"],
         ["explain", "resnet50", "--batch", "32", "-d", "h100", "--memory", "--per", "10 images"],
     ],

@@ -18,7 +18,7 @@ from opcost.databases.model_ratios import read_ratios
 from opcost.energy.sensor import read_document
 from opcost.publishing import identity
 from opcost.publishing.about import LICENSES
-from opcost.publishing.cleaning import IDS, without_paths
+from opcost.publishing.cleaning import IDS, cleaned
 from opcost.rows import comparability, records, schemas
 from opcost.rows.runs import ModelRatio
 
@@ -29,6 +29,8 @@ from tests.documents import blocks
 ADA = "Lovelace, Ada 0000-0002-1825-0097"
 GPU, OTHER_GPU, MACHINE = "65b42312d690ef56", "c01f52d794d703e6", "0a1b2c3d4e5f6071"
 HOST, USER, SERIAL = "node07.cluster.example", "marie", "SN-4711-ABCD"
+SOURCE = ("--source", "Reference data of opcost 0.1")
+UUID = "12345678-1234-1234-1234-123456789abc"
 KNOWN = {
     "device_name": "NVIDIA H100",
     "device_uuid_hash": GPU,
@@ -92,7 +94,7 @@ def everything(folder):
 def reference(tmp_path_factory):
     """The data of two GPUs and a processor, published."""
     folder = tmp_path_factory.mktemp("reference") / "published"
-    return published("h100", "h200", "xeon", folder=str(folder))
+    return published("h100", "h200", "xeon", *SOURCE, folder=str(folder))
 
 
 def test_a_folder_has_data_sensors_card_metadata_citation_licence_and_sums(reference):
@@ -194,6 +196,43 @@ def test_a_citation_names_authors_title_and_licence(reference):
     assert "CC-BY-4.0" in (reference / "LICENSE").read_text()
 
 
+@pytest.fixture
+def theirs(study, tmp_path):
+    """Rows of this study and of reference data, merged."""
+    merge([study(), REFERENCE / "h100_torch2.11.0_2026-11-26.parquet"], tmp_path / "p3.parquet")
+    return tmp_path / "p3.parquet"
+
+
+@pytest.mark.parametrize("which", ["reference", "merged with it", "merged"])
+def test_data_by_others_are_published_with_their_source_alone(which, theirs, merged):
+    result = publish({"reference": "h100", "merged": merged}.get(which, theirs))
+    assert result.exit_code == 1
+    reference = "h100_torch2.11.0_2026-11-26 (reference data of opcost, CC0-1.0)"
+    assert (reference in result.output) == (which != "merged")
+    assert "name it with --source" in result.output
+    assert not Path("published").exists()
+
+
+def test_card_citation_and_licence_name_the_origin_of_data_by_others(theirs):
+    folder = published(theirs, "--source", "Babbage (2025)", "--source", "own measurements")
+    for name in ("README.md", "CITATION.cff", "LICENSE", "croissant.json"):
+        text = " ".join((folder / name).read_text().split())
+        assert "h100_torch2.11.0_2026-11-26 (reference data of opcost, CC0-1.0)" in text
+        assert "Babbage (2025); own measurements; the authors are those of this" in text
+
+
+def test_without_energy_and_sensors_none_is_described(study):
+    folder = published(study(**dict.fromkeys(schemas.ENERGY.names)))
+    _, _, card = (folder / "README.md").read_text().split("---\n", 2)
+    assert "sensors/" not in card
+    assert "energy_j" not in card
+    citation = yaml.safe_load((folder / "CITATION.cff").read_text())
+    croissant = json.loads((folder / "croissant.json").read_text())
+    for words in (front_matter(folder)["tags"], citation["keywords"], croissant["keywords"]):
+        assert "latency" in words
+        assert "energy" not in words
+
+
 @pytest.mark.parametrize("license", LICENSES)
 def test_a_licence_is_the_same_everywhere(license, study):
     folder = published(study(), "--license", license, "--title", "Mine")
@@ -275,20 +314,78 @@ def test_a_target_under_former_conditions_loses_the_digest_of_its_device(study):
 
 
 @pytest.mark.parametrize(
-    ("text", "cleaned"),
+    ("text", "expected"),
     [
-        ("cannot open /home/marie/x.py: no", "cannot open <path>: no"),
-        ("in '/data/my nets/x.py', line 3", "in '<path>', line 3"),
-        ('{"source": "/data/x.csv", "n": 1}', '{"source": "<path>", "n": 1}'),
-        ("~/x and file:///srv/x", "<path> and <path>"),
-        ("prof_prefix:/tmp/x,lg:1", "prof_prefix:<path>,lg:1"),
-        ("/sys/class/powercap lists no RAPL package", None),
-        ("see https://example.org/a/b", None),
-        ("3 GB/s and 1 / 2, a/b", None),
+        ("cannot open /home/marie/x.py: no", "cannot open <path>"),
+        ("in '/data/my nets/x.py', line 3", "in '<path>"),
+        ("/home/marie/secret project/x.py", "<path>"),
+        ('"/home/marie/it\'s here/marie"', '"<path>'),
+        ('{"source": "/data/my x.csv", "n": 1}', '{"source": "<path>", "n": 1}'),
+        ('["\\u002fhome/x", 1]', '["<path>", 1]'),
+        ('{"/home/x": 1}', '{"<path>": 1}'),
+        ("[Errno 2] No such file: '/x'", "[Errno 2] No such file: '<path>"),
+        ("~/x and file:///srv/x", "<path>"),
+        ("file:///srv/x", "file:<path>"),
+        ("~marie/x", "<path>"),
+        ("~5/home/marie", "<path>"),
+        ("./marie/x", "<path>"),
+        ("../../marie/x", "<path>"),
+        ("//srv/share/marie", "<path>"),
+        ("gcc -I/home/marie", "gcc <path>"),
+        ("nets/marie/x", "<path>"),
+        ("marie/x.py", "<path>"),
+        ("/sys/../home/marie", "<path>"),
+        ("/sys/class/x:/home/marie", "/sys/class/x:<path>"),
+        ("/dev/shm/marie", "<path>"),
+        (r"C:\Users\marie\x", "C:<path>"),
+        (r"\\srv\marie", "<path>"),
+        ("s3://marie-bucket/x", "s3:<path>"),
+        ("https://srv/~marie/x", "https:<path>"),
+        ("prof_prefix:/tmp/x,lg:1", "prof_prefix:<path>"),
+        (f"MIG-GPU-{UUID}/1/0, GPU-5f1d2c3b", "<id>, <id>"),
+        (f"device {UUID.replace('-', '')}", "device <id>"),
+        (f"uuid={UUID.upper()}", "uuid=<id>"),
+        ("from 10.1.2.3:8080 to fe80::1a:2b%eth0.", "from <address>:8080 to <address>%eth0."),
+        ("2001:db8:0:0:1:2:3:4 and ::1", "<address> and <address>"),
+        ("mac 00:1A:2b:3c:4d:5e, 00-1a-2b-3c-4d-5e", "mac <address>, <address>"),
     ],
 )
-def test_paths_in_texts_are_removed_and_nothing_else(text, cleaned):
-    assert without_paths(text) == (cleaned or text)
+def test_paths_with_what_follows_ids_and_addresses_are_removed(text, expected):
+    assert cleaned(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/sys/class/powercap lists no RAPL package",
+        "cannot read /sys/class/powercap/intel-rapl:0/energy_uj.",
+        "see https://example.org/a/b",
+        "3 GB/s and 1 / 2, a/b, 0.5/1.5",
+        "J/s, 1/2, float32/bfloat16 and and/or",
+        "~10 ms at 18:22:57 on 2026-11-27T18:22:57",
+        "driver 580.159.04, torch 2.11.0+cu130, GPU-bound",
+        "Linux-5.15.167.4-microsoft-standard-WSL2",
+        "conv2d(1x3x8x8, 4x3x3x3, padding=[1,1])",
+        "std::runtime_error in aten::add",
+    ],
+)
+def test_texts_without_paths_and_ids_stay(text):
+    assert cleaned(text) == text
+
+
+def test_ids_and_addresses_of_other_machines_are_in_no_file(study):
+    variables = {"process_environment": f'{{"CUDA_VISIBLE_DEVICES": "GPU-{UUID}"}}'}
+    failed = {
+        "status": "error",
+        "error": f"{UUID} at 10.1.2.3",
+        **dict.fromkeys(schemas.TIME.names),
+    }
+    folder = published(study(**variables, **failed, description="view(/home/eve/x y)"))
+    [row, *_] = rows_of(folder)
+    assert row["process_environment"] == '{"CUDA_VISIBLE_DEVICES": "<id>"}'
+    assert row["error"] == "<id> at <address>"
+    assert row["description"] == "view(<path>"
+    assert UUID not in everything(folder)
 
 
 @pytest.mark.parametrize(
@@ -296,16 +393,23 @@ def test_paths_in_texts_are_removed_and_nothing_else(text, cleaned):
     [
         ("target", "node07_1thread", "node07", "host name"),
         ("energy_reason", f"no sensor on {HOST.upper()}", HOST.upper(), "host name"),
-        ("target", "maries", None, None),
+        ("target", "maries", USER, "user name"),
+        ("energy_reason", "marieNet marie2", USER, "user name"),
+        ("target", "eves", None, None),
+        ("energy_reason", r'{"x": "\u0065ve\n"}', "eve", "host name"),
         ("target", USER, USER, "user name"),
         ("energy_reason", f"serial {SERIAL}", SERIAL, "serial number or UUID"),
-        ("thread_library", "GPU-5f1d2c3b-0001", "GPU-5f1d2c3b-0001", "serial number or UUID"),
+        ("target", "GPU-5f1d2c3b-0001", "GPU-5f1d2c3b-0001", "serial number or UUID"),
         ("os", "board 1650523000123", "1650523000123", "serial number or UUID"),
         ("energy_reason", f"no device {GPU}", GPU, "digest of an id"),
         ("parameters", ["weight", USER], USER, "user name"),
     ],
 )
-def test_a_name_that_is_left_is_refused_with_its_place(column, text, found, what, study):
+def test_a_name_that_is_left_is_refused_with_its_place(
+    column, text, found, what, study, monkeypatch
+):
+    if "ve" in text and found in (None, "eve"):
+        monkeypatch.setattr("platform.node", lambda: "eve")
     target = {"target": text} if column == "target" else {column: text}
     result = publish(study(**target))
     if found is None:
@@ -330,6 +434,12 @@ def test_a_name_that_identifies_nobody_can_be_allowed(study):
     path = study(target="node07")
     assert publish(path).exit_code == 1
     assert rows_of(published(path, "--allow", "node07"))[0]["target"] == "node07"
+
+
+def test_only_exactly_the_allowed_name_is_published(study):
+    path = study(target=f"net_of_{USER}")
+    assert f"--allow {USER}" in publish(path, "--allow", f"my-{USER}-x").output
+    published(path, "--allow", USER.upper())
 
 
 def test_an_author_may_have_the_user_s_name(study):
@@ -403,7 +513,7 @@ def merged(study, tmp_path):
 
 
 def test_a_merged_database_stays_one(merged):
-    folder = published(merged)
+    folder = published(merged, *SOURCE)
     [file] = (folder / "data").iterdir()
     before, after = read_database(merged), read_database(file)
     assert after.schema.names == before.schema.names
@@ -427,7 +537,7 @@ def test_ratios_of_models_follow_their_targets(tmp_path, tiny_tuples):
 
 @pytest.mark.parametrize("which", ["of a study", "merged"])
 def test_published_rows_are_a_database_for_every_command(which, study, merged):
-    folder = published(study() if which == "of a study" else merged)
+    folder = published(study() if which == "of a study" else merged, *SOURCE)
     one = rows_of(folder)[0].get("conditions_id")
     chosen = ["--before-conditions", one, "--after-conditions", one] if one else []
     [file] = map(str, (folder / "data").iterdir())

@@ -25,6 +25,13 @@ from opcost.text import counted
 )
 @click.option("--title", default="", help="Default: what was measured on which devices.")
 @click.option(
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="TEXT",
+    help="A citation or URL of data by others; required for reference data and merged databases.",
+)
+@click.option(
     "--license", type=click.Choice([*LICENSES]), default=next(iter(LICENSES)), show_default=True
 )
 @click.option(
@@ -32,13 +39,14 @@ from opcost.text import counted
     "allowed",
     multiple=True,
     metavar="WORD",
-    help="Publish this word although it is a name of this machine or its user, such as h100.",
+    help="Publish exactly this name of this machine or its user, such as h100.",
 )
 def command(
     folder: Path,
     databases: tuple[Path, ...],
     authors: tuple[str, ...],
     title: str,
+    sources: tuple[str, ...],
     license: str,
     allowed: tuple[str, ...],
 ) -> None:
@@ -50,7 +58,7 @@ def command(
 
     \b
     opcost publish published --author "Lovelace, Ada 0000-0002-1825-0097"
-    opcost publish published h100 h200 --author "Lovelace, Ada" --license CC0-1.0
+    opcost publish published merged --author "Lovelace, Ada" --source "Babbage (2025), doi:10.1/x"
     """
-    rows = publish(folder, databases or [DATABASE], authors, license, title, allowed)
+    rows = publish(folder, databases or [DATABASE], authors, license, title, sources, allowed)
     show(f"{counted(rows, 'row')} in {folder}, checked for names of this machine, user and cards.")

@@ -14,7 +14,7 @@ from opcost.text import counted
 from opcost.values import shown
 
 ASSETS = files("opcost.publishing") / "assets"
-KEYWORDS = ["opcost", "PyTorch", "operators", "benchmark", "latency", "energy"]
+_KEYWORDS = ["opcost", "PyTorch", "operators", "benchmark", "latency"]
 LICENSES = {
     "CC-BY-4.0": "cc-by-4.0",
     "CC0-1.0": "cc0-1.0",
@@ -27,6 +27,7 @@ LICENSES = {
 }
 """Licences for data: SPDX id -> id at Hugging Face."""
 
+Authors = Sequence[Mapping[str, str]]
 _AUTHOR = re.compile(
     r"([^,\d]+), *([^,\d]*[^,\d\s])(?: +(?:https://orcid\.org/)?((?:\d{4}-){3}\d{3}[\dX]))?"
 )
@@ -69,37 +70,43 @@ class About(NamedTuple):
     title: str
     summary: str
     citation: str
-    authors: Sequence[Mapping[str, str]]
+    authors: Authors
     license: str
     license_url: str
     date: date
     version: str
+    keywords: Sequence[str]
     databases: Sequence[Rows]
     rows: pd.DataFrame
 
 
 def about(
-    title: str, authors: Sequence[Mapping[str, str]], license: str, databases: Sequence[Rows]
+    title: str, authors: Authors, origin: Sequence[str], license: str, databases: Sequence[Rows]
 ) -> About:
     """A publication of today; without a title, it has one of devices and what was measured."""
     rows = pd.concat([each.frame for each in databases], ignore_index=True)
     today = datetime.now(UTC).date()
-    measured = "Time and energy" if rows["energy_j"].notna().any() else "Time"
+    keywords = [*_KEYWORDS, *["energy"] * bool(rows["energy_j"].notna().any())]
+    measured = "Time and energy" if "energy" in keywords else "Time"
     devices = ", ".join(sorted(rows["device_name"].dropna().unique())) or "an unknown device"
     title = title or f"{measured} of PyTorch operators on {devices}"
     calls, operators = rows["tuple_id"].nunique(), rows["operator"].nunique()
     names = "; ".join(f"{each['family-names']}, {each['given-names']}" for each in authors)
+    citation = f"{names} ({today.year}): {title}. Data set, {license}."
+    if origin:
+        citation += f" With data of {'; '.join(origin)}; the authors are those of this publication."
     return About(
         title,
         f"{measured} of {counted(calls, 'call')} of {counted(operators, 'PyTorch operator')}, "
         f"distinct in sizes and types, on {devices}: {counted(len(rows), 'row')} with 95 % "
         "intervals and raw values.",
-        f"{names} ({today.year}): {title}. Data set, {license}.",
+        citation,
         authors,
         license,
         f"https://spdx.org/licenses/{license}.html",
         today,
         f"{today.year}.{today.month}.{today.day}",
+        keywords,
         databases,
         rows,
     )

@@ -1,5 +1,6 @@
 """README.md: the data card, computed from the rows, with the front matter of Hugging Face."""
 
+import re
 from collections.abc import Iterable, Mapping
 from string import Template
 from typing import Any
@@ -8,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import yaml
 
-from opcost.publishing.about import ASSETS, KEYWORDS, LICENSES, About
+from opcost.publishing.about import ASSETS, LICENSES, About
 from opcost.rows.flags import meaning
 from opcost.target import SETTINGS
 
@@ -22,15 +23,19 @@ COLUMNS = (
 """The columns that a publication is described from."""
 
 _SIZES = ("n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M")
+_OF_ENERGY = re.compile(r'- `energy_j`.*?\n(?=- )|, "?energy_j"?', re.DOTALL)
+_OF_SENSORS = re.compile(r"- `sensors/`.*\n")
+"""Parts of the card."""
 
 
-def card(about: About) -> str:
+def card(about: About, has_sensors: bool) -> str:
     """The text of README.md."""
     rows = about.rows
     failed, flags = rows[rows["status"] != "ok"], rows["flags"].explode().dropna()
     settings = [name for name in _SETTINGS if rows[name].notna().any()]
-    template = Template((ASSETS / "card.md").read_text(encoding="utf-8"))
-    return template.substitute(
+    text = (ASSETS / "card.md").read_text(encoding="utf-8")
+    text = text if "energy" in about.keywords else _OF_ENERGY.sub("", text)
+    return Template(text if has_sensors else _OF_SENSORS.sub("", text)).substitute(
         about._asdict(),
         front=as_yaml(_front(about)),
         targets=_table(_target(name, each) for name, each in rows.groupby("target", sort=False)),
@@ -66,7 +71,7 @@ def _front(about: About) -> dict[str, Any]:
     return {
         "license": LICENSES[about.license],
         "pretty_name": about.title,
-        "tags": KEYWORDS,
+        "tags": about.keywords,
         "size_categories": [_SIZES[min(max(digits - 3, 0), len(_SIZES) - 1)]],
         "configs": [
             {

@@ -5,10 +5,13 @@ own, that nobody keeps. Rows of two cards stay apart, and who knows the id of on
 """
 
 import hashlib
+import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -20,14 +23,26 @@ from opcost.rows.runs import ModelRatio
 IDS = ("device_uuid_hash", "machine_id_hash")
 """Columns, and keys of sensor files, with digests of ids."""
 
-_SPOKEN = ("tuple_id", "operator", "canonical_json", "description", "parameters", "conditions_id")
-"""Columns of text that are derived from what was measured."""
+_SPOKEN = ("tuple_id", "operator", "canonical_json", "parameters", "conditions_id")
+"""Columns of text that are derived from what was measured, and not free."""
 
-_PATH = re.compile(
-    r"""(?P<quote>["'])(?:file://|~)?/(?!(?:sys|proc|dev)/)[\w.][^"']*(?P=quote)"""
-    r"""|(?:file://|~|(?<![\w./~]))/(?!(?:sys|proc|dev)/)[\w.~+@-][^\s"',;:()<>[\]]*"""
+_REPLACED = {
+    r"(?<![\da-z])(?:(?:GPU-|MIG-)+[\da-f-]{4,}|[\da-f]{8}(?:-?[\da-f]{4}){3}-?[\da-f]{12})"
+    r"(?:/\d+)*(?![\da-z])": "<id>",  # UUIDs, of GPUs also their beginning
+    r"(?<![\da-z])(?:[\da-f]{2}[:-]){5,}[\da-f]{2}(?![\da-z])": "<address>",  # MAC
+    r"(?<![\d.])(?<!Linux-)(?:\d{1,3}\.){3}\d{1,3}(?!\.?\d)": "<address>",  # IPv4
+    r"(?<![\w:])(?:(?:[\da-f]{1,4}:){7}|(?:[\da-f]{1,4}:)+:|::)(?:[\da-f]{1,4}:)*[\da-f]{1,4}"
+    r"(?!\w)": "<address>",  # IPv6
+}
+_SLASHED = re.compile(
+    r"""https?://[^\s"'`<>()|,;@~\\]++(?![@~\\])"""
+    r"""|[^\s"'`=,;:()<>[\]{}|]*[/\\~][^\s"'`=,;:()<>[\]{}|]*"""
 )
-"""A path outside of the kernel's file systems; a quoted one may contain spaces."""
+_NO_PATH = re.compile(
+    r"https?:.*|/|~[\d.]+\w*|[\d.]+/[\d.]+|(?:\w[\w-]*/\w[\w-]*"
+    r"|/(?:sys|proc|dev(?!/shm))(?:/[\w+-][\w.+-]*)+)[.!?]*"
+)
+"""URLs, ratios, alternatives (`J/s`, `and/or`), and files of the kernel."""
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -35,9 +50,20 @@ def is_text(kind: pa.DataType) -> bool:
     return "string" in str(kind)
 
 
-def without_paths(text: str) -> str:
-    """The text with `<path>` in place of paths of files."""
-    return _PATH.sub(lambda found: f"{found['quote'] or ''}<path>{found['quote'] or ''}", text)
+@lru_cache(10_000)
+def cleaned(text: str) -> str:
+    """The text with `<id>` and `<address>` in place of UUIDs and network addresses, and `<path>` in
+    place of all from the first path on, as it may contain spaces; each string in JSON by itself.
+    """
+    if text[:1] in ("{", "["):
+        with suppress(ValueError):
+            before = json.loads(text)
+            after = _mapped(before, cleaned)
+            return text if after == before else json.dumps(after)
+    for pattern, instead in _REPLACED.items():
+        text = re.sub(pattern, instead, text, flags=re.IGNORECASE)
+    paths = (each for each in _SLASHED.finditer(text) if not _NO_PATH.fullmatch(each[0]))
+    return next((f"{text[: path.start()]}<path>" for path in paths), text)
 
 
 class Cleaning:
@@ -68,7 +94,7 @@ class Cleaning:
         """The ratios of models of a database whose batches are cleaned."""
         return {
             self._conditions.get(name) or self._target(name): [
-                replace(each, model=without_paths(each.model)) for each in found
+                replace(each, model=cleaned(each.model)) for each in found
             ]
             for name, found in ratios.items()
         }
@@ -84,7 +110,7 @@ class Cleaning:
             return lambda _: None
         if name in ("target", "characterised_on_target"):
             return self._target
-        return self._pseudonym if name in (*IDS, "sources") else without_paths
+        return self._pseudonym if name in (*IDS, "sources") else cleaned
 
     def _pseudonym(self, digest: str) -> str:
         self.ids.add(digest)
@@ -109,7 +135,7 @@ def _mapped(value: Any, change: Callable[[str], str | None]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {key: _mapped(each, change) for key, each in value.items()}
+        return {_mapped(key, change): _mapped(each, change) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(_mapped(each, change) for each in value)
     return value

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from opcost.publishing.about import ASSETS, KEYWORDS, About, Rows
+from opcost.publishing.about import ASSETS, About, Rows
 from opcost.rows import schemas
 
 _FORMATS = {".parquet": "application/x-parquet", ".json": "application/json"}
@@ -28,7 +28,7 @@ def croissant(about: About, folder: Path) -> dict[str, Any]:
         "creator": [{"@type": "sc:Person", "name": name} for name in names],
         "datePublished": about.date.isoformat(),
         "version": about.version,
-        "keywords": KEYWORDS,
+        "keywords": about.keywords,
         "citeAs": about.citation,
         "distribution": [_file(path, str(path.relative_to(folder))) for path in files],
         "recordSet": [_record_set(each) for each in about.databases],

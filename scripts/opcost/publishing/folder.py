@@ -5,20 +5,22 @@ from collections.abc import Collection, Sequence
 from itertools import chain, count
 from pathlib import Path
 
-from opcost.databases.database import read_database, stream_database
+from opcost.databases import collection
+from opcost.databases.database import REFERENCE, read_database, stream_database
 from opcost.databases.model_ratios import metadata, read_ratios
 from opcost.energy.sensor import IDENTITY, read_document
 from opcost.errors import OpcostError
-from opcost.files import replacing_folder, write_json
-from opcost.publishing.about import KEYWORDS, About, Rows, about, parse_author
+from opcost.files import parse_json, replacing_folder, write_json
+from opcost.publishing.about import About, Rows, about, parse_author
 from opcost.publishing.card import COLUMNS, as_yaml, card
 from opcost.publishing.cleaning import Cleaning
 from opcost.publishing.croissant import croissant, sha256
-from opcost.publishing.identity import of_this_machine, refuse_identifying, words
+from opcost.publishing.identity import as_word, of_this_machine, refuse_identifying
 from opcost.rows import records
 
 _SUMS = "SHA256SUMS"
 _CROISSANT = "croissant.json"
+_REFERENCE = " (reference data of opcost, CC0-1.0)"
 
 
 def publish(
@@ -27,13 +29,14 @@ def publish(
     authors: Sequence[str],
     license: str,
     title: str = "",
+    sources: Sequence[str] = (),
     allowed: Sequence[str] = (),
 ) -> int:
     """Write databases, and the files of their sensors, into a folder, completely or not at all.
 
     Returns the number of rows. Raises OpcostError for a folder that is neither new, nor empty, nor
     as this function left it, and if a file would name this machine, its user or a card, other than
-    by a text in `allowed`, the title or the name of an author.
+    by a text in `allowed` or a word of title, authors and sources, and if `_origins` lack sources.
     """
     named = [*map(parse_author, authors)]
     folder = folder.resolve()
@@ -42,6 +45,12 @@ def publish(
             f"{folder} holds other files than opcost publish writes, or changed ones: name a new "
             "or an empty folder"
         )
+    origins = [*dict.fromkeys(name for path in databases for name in _origins(path))]
+    if origins and not sources:
+        raise OpcostError(
+            f"the origin of {' and '.join(origins)} would be lost: name it with --source, once for "
+            "each, as a citation or a URL, or as 'own measurements'"
+        )
     cleaning = Cleaning()
     with replacing_folder(folder) as new:
         published: list[Rows] = []
@@ -49,14 +58,25 @@ def publish(
             name = _free(path.stem, [each.name for each in published])
             published.append(_write_rows(path, name, new, cleaning))
             _write_sensors(path.parent, published[-1], new / "sensors", cleaning)
-        publication = about(title, named, license, published)
+        publication = about(title, named, [*origins, *sources], license, published)
         _describe(new, publication)
-        said = " ".join([*allowed, *authors, title])
+        said = " ".join([*authors, *sources, title])
         known = of_this_machine() | dict.fromkeys(cleaning.ids, "digest of an id")
-        refuse_identifying(
-            new, {text: what for text, what in known.items() if not words([text]).search(said)}
-        )
+        meant = {each for each in known if re.search(as_word(each), said, re.IGNORECASE)}
+        meant |= {each for each in known if each.lower() in map(str.lower, allowed)}
+        refuse_identifying(new, {each: known[each] for each in known.keys() - meant})
     return len(publication.rows)
+
+
+def _origins(path: Path) -> list[str]:
+    """The databases in a database, if they are several or reference data of opcost."""
+    known = {sha256(each)[:16]: f"{each.stem}{_REFERENCE}" for each in REFERENCE.glob("*.parquet")}
+    text = collection.metadata_of(path).get("opcost.sources", "{}")
+    held = parse_json(text, f"{path}: its list of sources", "merge its databases again")
+    held = held or {sha256(path)[:16]: {"names": [path]}}
+    if len(held) == 1 and not held.keys() & known:
+        return []
+    return [known.get(each) or Path(min(held[each]["names"])).stem for each in held]
 
 
 def _is_replaceable(folder: Path) -> bool:
@@ -113,7 +133,7 @@ def _describe(folder: Path, publication: About) -> None:
     """Write all but the data."""
     citation = {
         "cff-version": "1.2.0",
-        "message": "If you use these measurements, please cite them.",
+        "message": f"If you use these measurements, please cite them: {publication.citation}",
         "type": "dataset",
         "title": publication.title,
         "abstract": publication.summary,
@@ -121,10 +141,10 @@ def _describe(folder: Path, publication: About) -> None:
         "date-released": publication.date,
         "version": publication.version,
         "license": publication.license,
-        "keywords": KEYWORDS,
+        "keywords": publication.keywords,
     }
     texts = {
-        "README.md": card(publication),
+        "README.md": card(publication, (folder / "sensors").exists()),
         "CITATION.cff": as_yaml(citation),
         "LICENSE": f"{publication.citation}\n\nSPDX-License-Identifier: {publication.license}\n"
         f"Text of the licence: {publication.license_url}\n",

@@ -4,7 +4,7 @@ import getpass
 import platform
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
@@ -31,6 +31,8 @@ SERIALS = (
 _COMMON = {"root", "user", "ubuntu", "localhost"}
 """Names of no one in particular."""
 _MOST = 5
+_ESCAPE = re.compile(r"\\+(?:u([\da-fA-F]{4})|.)")
+"""Of a character in JSON, or in JSON in JSON."""
 
 
 def of_this_machine() -> dict[str, str]:
@@ -54,25 +56,30 @@ def of_this_machine() -> dict[str, str]:
     return {text: what for text, what in found.items() if len(text) > 1 and text not in _COMMON}
 
 
-def words(texts: Iterable[str]) -> re.Pattern[str]:
-    """Any of these texts, where no letter or digit precedes or follows it."""
-    either = "|".join(map(re.escape, sorted(texts, key=len, reverse=True))) or "(?!)"
-    return re.compile(rf"(?<![A-Za-z0-9])(?:{either})(?![A-Za-z0-9])", re.IGNORECASE)
+def as_word(text: str) -> str:
+    """A pattern for the text where no letter or digit precedes or follows it."""
+    return rf"(?<![A-Za-z0-9]){re.escape(text)}(?![A-Za-z0-9])"
 
 
 def refuse_identifying(folder: Path, identifying: Mapping[str, str]) -> None:
-    """Raise OpcostError, which says where, if a file of a folder has one of these texts as a word.
+    """Raise OpcostError, which says where, if a file of a folder has one of these texts: as a word,
+    or anywhere if it has five letters.
 
     `identifying` says what each text is.
     """
     what = {text.lower(): each for text, each in identifying.items()}
-    pattern = words(identifying)
+    either = (
+        re.escape(each) if sum(map(str.isalpha, each)) >= 5 else as_word(each)
+        for each in sorted(identifying, key=len, reverse=True)
+    )
+    pattern = re.compile("|".join(either) or "(?!)", re.IGNORECASE)
     found = {
         f"{path.relative_to(folder)}, {place}: {match[0]!r} ({what[match[0].lower()]})": match[0]
         for path in sorted(folder.rglob("*"))
         if path.is_file()
         for place, text in _texts(path)
-        for match in pattern.finditer(text)
+        for said in (text, _ESCAPE.sub(lambda code: chr(int(code[1] or "20", 16)), text))
+        for match in pattern.finditer(said)
     }
     if found:
         raise OpcostError(
