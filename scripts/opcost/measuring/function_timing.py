@@ -99,7 +99,7 @@ class FunctionTime:
         costs = [with_interval(self.time, seconds, self.runs_s)]
         costs += [with_interval(self.energy, joules)] if self.energy is not None else []
         threads = counted(self.threads, "thread")
-        where = f"{threads}, {self.device_name}" if self.device == "cpu" else self.device_name
+        where = f"{threads}, {self.device_name}" if self.host_time is None else self.device_name
         about = f"{self.cache} cache, {counted(self.calls, 'call')}, {where}"
         return "\n".join([f"{', '.join(costs)} ({about})", *self.notes])
 
