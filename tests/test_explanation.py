@@ -177,6 +177,34 @@ def test_the_time_of_a_whole_is_that_of_its_own_code_only(tmp_path):
     assert (explained(str(config)), explained("fast", spec)) == (None, None)
 
 
+def test_weights_are_those_of_the_study_wherever_its_config_lies(tmp_path):
+    """As `opcost run net.yaml` measures the copy of a config in config/models."""
+    text = "factory: FOLDERnets.py:fast\ninputs: [{shape: [2, 8]}]\nweights: FOLDERtrained.pt\n"
+    config, copied = tmp_path / "net.yaml", tmp_path / "config" / "net.yaml"
+    copied.parent.mkdir()
+    config.write_text(text.replace("FOLDER", ""))
+    copied.write_text(text.replace("FOLDER", "../"))
+    (tmp_path / "nets.py").write_text(NETS)
+
+    def explained():
+        asked, folder = find_model(str(config))
+        [found] = explain(extract_model_tuples(asked, folder), [path])
+        return found.compared.get("end_to_end_time_s")
+
+    torch.save(nn.Linear(8, 8).state_dict(), tmp_path / "trained.pt")
+    measured, folder = find_model(str(copied))
+    extracted = extract_model_tuples(measured, folder)
+    path = database(tmp_path / "database.parquet", [extracted])
+    row = {"status": "ok", "time_s": 5e-3, "flags": [], "differing_calls": []}
+    row |= {"calls_hash": calls_hash(extracted.launched())}
+    place = target_folder("local", "cpu-0", tmp_path)
+    whole = measurement(place, MODELS, definition_address(measured))
+    records.write(whole, schemas.MODEL, [CONDITIONS | records.model_columns(measured) | row])
+    assert explained() == 5e-3
+    torch.save(nn.Linear(8, 8).state_dict(), tmp_path / "trained.pt")
+    assert explained() is None
+
+
 def test_kernels_that_the_study_saw_differ_on_the_device_leave_no_sum(cnn, tmp_path):
     path = database(tmp_path / "database.parquet", [cnn])
     differing = {

@@ -1,8 +1,8 @@
 """The first screen: what models cost, where it goes, whether to trust it, and what to act on."""
 
 import pytest
-from opcost.costs.summary import first_screen
-from opcost.rows.quantities import ENERGY, TIME
+from opcost.costs.summary import details, first_screen
+from opcost.rows.quantities import ENERGY, PREDICTION, TIME
 from opcost.statistics import Estimate
 
 
@@ -84,3 +84,15 @@ def test_any_name_is_printable_and_leaves_lines_readable(compare, name):
     lines = first_screen([comparison | {"model": name}], shares).splitlines()
     assert max(map(len, lines)) <= 120
     assert all(line.isprintable() for line in lines)
+
+
+def test_models_of_which_only_some_are_predicted_share_a_table(three):
+    comparison, shares = three
+    comparison[2] |= PREDICTION.columns(Estimate(1.0, 0.8, 1.25))
+    text = details(comparison, shares)
+    header, *rows = (line for line in text.splitlines() if "predictions" in line or "3/3" in line)
+    assert [line.split()[0] for line in rows[:3]] == [row["model"] for row in comparison]
+    assert "-20% to +25%" in rows[2]
+    assert "predictions" in header
+    comparison[2] |= PREDICTION.columns(None)
+    assert "predictions" not in details(comparison, shares)

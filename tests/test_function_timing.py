@@ -39,7 +39,7 @@ def test_one_call_gives_a_time_with_its_interval_in_one_line():
     assert 0 < found.time.low <= found.time.value <= found.time.high
     assert min(found.runs_s) <= found.time.value <= max(found.runs_s)
     line = str(found).splitlines()[0]
-    assert re.fullmatch(r".+ \(cold cache, \d+ calls, .+\)", line)
+    assert re.fullmatch(r".+ \(cold cache, \d+ calls, 1 thread, .+\)", line)
     assert (found.cache, found.device, found.host_time) == ("cold", "cpu", None)
 
 
@@ -190,8 +190,17 @@ def test_a_grid_of_sizes_gives_a_table():
         sizes, lambda n, dtype: (torch.relu, torch.ones(n, n, dtype=dtype)), **QUICK
     )
     assert list(table["n"]) == [4, 4, 8, 8]
-    assert {"dtype", "time_s", "time_ci_low_s", "time_ci_high_s", "energy_j"} <= set(table)
+    assert {"dtype", "time_s", "time_ci_low_s", "time_ci_high_s", "energy_j", "notes"} <= set(table)
+    assert list(table["threads"]) == [1] * 4
     assert (table["time_s"] > 0).all()
+
+
+def lazy():
+    yield 1
+
+
+async def later():
+    return 1
 
 
 def fail():
@@ -218,6 +227,14 @@ def fail():
             lambda: opcost.time(torch.relu, torch.ones(2, device="meta")),
             "tensors are on meta; opcost times cuda and cpu: move them",
         ),
+        (lambda: opcost.time(lazy), "^lazy returned a generator, .* consume it inside the fun"),
+        (lambda: opcost.time(later), "^later returned a coroutine, which has done no work yet"),
+        (
+            lambda: opcost.compare(loop, loop, 1, foo=3),
+            "^'foo' is no option of opcost.time. Allowed: cache, device, energy, max_time_s, prec",
+        ),
+        (lambda: opcost.time_over({"n": 3}, loop), r"the grid is {'n': 3}: give lists by name"),
+        (lambda: opcost.time_over({"n": "ab"}, loop), r"the grid is {'n': 'ab'}: give lists by"),
         (lambda: opcost.time_over([1, 2], loop), r"the grid is \[1, 2\]: give lists by name"),
         (
             lambda: opcost.time_over({"n": [1]}, lambda n: loop),

@@ -65,7 +65,13 @@ def test_the_answer_lists_parts_with_their_sum_and_what_the_others_take(explaine
         ["relu", "1", "1.000", "ms", "75.0%"],
     ]
     assert lines[begin + 3].startswith("2 other parts: 1.")
-    assert lines[begin + 3].endswith("; 0 tuples not measured")
+    assert " ".join(" ".join(lines[begin + 3 :]).split()).endswith("; 0 tuples not measured")
+
+
+@pytest.mark.parametrize(("end_to_end_s", "exceeds"), [(2.2e-3, True), (6e-3, False)])
+def test_parts_that_exceed_the_time_end_to_end_are_said_to(explained, end_to_end_s, exceeds):
+    said = "exceeds the time end to end" in " ".join(explained(0.9, end_to_end_s).output.split())
+    assert said == exceeds
 
 
 def test_an_aim_that_is_never_reached_is_stated_with_what_is_missing(explained):

@@ -119,7 +119,10 @@ def test_a_total_needs_the_energy_of_each_device_and_counts_none_twice():
         None,
         "1 of 2 devices have no energy; the first of them: no energy sensor",
     )
-    assert "needs two devices" in together({"cpu": host, "cpu:core": inside})[1].reason
+    name, alone = together({"cpu": host, "cpu:core": inside})
+    assert name == "all devices"  # the processor keeps its row
+    assert "needs two devices" in alone.reason
+    assert together({"cpu": DeviceEnergy(None, "no sensor")})[1].reason == "no sensor"
 
 
 def test_the_machine_beside_a_window_is_what_was_read_in_it(tmp_path):

@@ -110,6 +110,11 @@ def test_a_config_elsewhere_names_weights_beside_it(here):
     assert variant.config["weights"] == "elsewhere/trained.pt"
 
 
+def sparse(name):
+    with open(name, "wb") as file:
+        file.truncate(10 * 2**40)
+
+
 def saved(content, name="bad.pt"):
     torch.save(content, name)
 
@@ -134,6 +139,8 @@ def saved(content, name="bad.pt"):
             "bad.pt",
             "holds a dict that has epoch, model, not tensors by name",
         ),
+        (lambda: saved({1: torch.ones(2)}), "bad.pt", "holds a dict that has 1, not tensors by"),
+        (lambda: sparse("bad.pt"), "bad.pt", "bad.pt have 10,240 GiB; allowed: up to 1,024 GiB"),
         (lambda: Path("bad.pt").write_text("no weights"), "bad.pt", "cannot be read as weights"),
         (
             lambda: Path("bad.safetensors").write_text("no weights"),

@@ -177,9 +177,9 @@ def test_work_without_a_word_is_samples():
             ("1", price, "is not a price: write 0.30/kWh or '0.30 EUR/kWh'")
             for price in ("0/kWh", "-1/kWh", "nan/kWh", "0.30", "0.30 EUR", "0,30 EUR/kWh", "")
         ),
-        ("1", "1e999/kWh", "price_per_kwh is inf; allowed: a number above 0"),
+        ("1", "1e999/kWh", "price_per_kwh is inf; allowed: a finite number above 0"),
         ("images", None, "'images' has no number: write --per '1000 images'"),
-        ("0 images", None, "number is 0.0; allowed: a number above 0"),
+        ("0 images", None, "number is 0.0; allowed: a finite number above 0"),
         ("1 million images", None, "'1 million images' does not count things: write a number"),
         ("1 hour", None, "'1 hour' does not count things: write a number, such as '1000 images'"),
         ("nan", None, "number is nan; allowed"),

@@ -181,7 +181,7 @@ def compare(
     need("torch")
     from opcost.measuring import function_timing as timing
 
-    return timing.compare(first, second, args, timing.Options(**options))
+    return timing.compare(first, second, args, timing.Options.of(options))
 
 
 def time_over(
@@ -197,4 +197,4 @@ def time_over(
     need("torch")
     from opcost.measuring import function_timing as timing
 
-    return timing.time_over(grid, make, timing.Options(**options))
+    return timing.time_over(grid, make, timing.Options.of(options))

@@ -88,7 +88,7 @@ def command(
     """
     from opcost.errors import OpcostError
     from opcost.files import check_output
-    from opcost.power.attribution import NOBODY
+    from opcost.power.attribution import CHILDREN, NOBODY
     from opcost.power.command import KILLED, CannotRun, During, run_command, watch
     from opcost.power.machine import PowerLog
     from opcost.power.monitor import Monitor
@@ -117,13 +117,14 @@ def command(
         period_s=period,
         output=output,
         labels=_labels(labels),
-        user=None if command else pid or NOBODY,
+        user=CHILDREN if command else pid or NOBODY,
         idle_s=idle or 0.0,
     ) as monitor:
         if not monitor.devices:
             missing = [f"{name}: {why}" for name, why in monitor.missing.items()]
             why = "; ".join([*missing, *monitor.unseen]) or "no device"
-            tell(f"opcost: no energy will be measured ({why})")
+            what = "energy" if idle is None else "energy and no idle power"
+            tell(f"opcost: no {what} will be measured ({why})")
         during: During | None = (lambda window: tell(window.line())) if every else None
         if log is not None:
             during, every = PowerLog(log, monitor), every or 1.0

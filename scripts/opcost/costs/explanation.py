@@ -456,9 +456,11 @@ def _as_in_study(model: ModelTuples, target: str, results: Path) -> ModelTuples:
 
 
 def _without_path(definition: ModelDefinition) -> ModelDefinition:
-    """The definition without its name; a factory in a known file is the same in any folder."""
-    if definition.factory and definition.source_digest:
-        definition = replace(definition, factory=definition.factory.rpartition(":")[2])
+    """The definition without its name; known code and weights are the same in any folder."""
+    if definition.source_digest:
+        factory = definition.factory and definition.factory.rpartition(":")[2]
+        weights = definition.weights and Path(definition.weights).name
+        definition = replace(definition, factory=factory, weights=weights)
     return replace(definition, name="", zoo=False)
 
 

@@ -18,7 +18,7 @@ from opcost.costs.model_argument import run_command
 from opcost.costs.module_tree import NOTABLE, module_tree
 from opcost.costs.phases import phase_lines
 from opcost.costs.terms import Row, terms_of
-from opcost.costs.trust import predicted_range, trust_cells, trust_in_all
+from opcost.costs.trust import ALWAYS_SHOWN, predicted_range, trust_cells, trust_in_all
 from opcost.databases.database import REFERENCE
 from opcost.models.definition import ModelDefinition
 from opcost.results_folder import ANSWERS, DATABASE
@@ -34,10 +34,10 @@ from opcost.text import (
     scaled,
     significant,
     some,
-    table,
     table_of,
     with_interval,
     with_meaning_of_noise,
+    with_values,
     wrapped,
 )
 from opcost.tuples.model_tuples import ModelTuples
@@ -386,10 +386,7 @@ def _comparison(compared: Row) -> list[str]:
         for quantity in COMPARED
         if compared[quantity.of("end_to_end").value] is not None
     ]
-    if not rows:
-        return []
-    titles = list(rows[0])
-    return table(titles, [[row.get(title, "-") for title in titles] for row in rows])
+    return table_of(with_values(rows, ALWAYS_SHOWN))
 
 
 def _interval(compared: Row) -> list[str]:

@@ -51,6 +51,9 @@ def growth_text(growth: Mapping[str, Any]) -> str:
         rest_s = sum(each["time_s"] for each in parts[reached:])
         others = counted(len(parts) - reached, "other part")
         text = f"{others}: {seconds(rest_s)}, {percent(rest_s / known_s, 1)}"
+    if parts and (whole := parts[-1]["sum"]) > 1:
+        text += f"; the sum of all, {percent(whole, 1)}," if reached else ", which"
+        text += " exceeds the time end to end"
     text += f"; {counted(growth['unmeasured_tuples'], 'tuple')} not measured"
     lines = table([f"{aim}, {seconds(known_s)}", "calls", "time", "sum"], rows)
     return "\n".join([*lines, *wrapped([text])])

@@ -8,7 +8,7 @@ from opcost.costs.headline import cost_cells
 from opcost.costs.host import waits_of
 from opcost.costs.phases import phase_lines
 from opcost.costs.terms import Row
-from opcost.costs.trust import TRUST_MEANING, trust_cells, trust_in_all
+from opcost.costs.trust import ALWAYS_SHOWN, TRUST_MEANING, trust_cells, trust_in_all
 from opcost.groups import grouped
 from opcost.rows.flags import DISTURBED, FLAGS, POWER_CAPPED, THROTTLED
 from opcost.rows.quantities import COMPARED, TIME, Quantity
@@ -22,6 +22,7 @@ from opcost.text import (
     table_of,
     width,
     with_meaning_of_noise,
+    with_values,
     wrapped,
 )
 from opcost.tuples.model_table import not_extracted
@@ -181,7 +182,7 @@ def _details(
         if quantity == TIME or any(row[quantity.of("end_to_end").value] for row in comparison):
             lines += ["", f"The estimate of {quantity} beside the end-to-end measurement:"]
             cells = [{"model": row["model"], **trust_cells(row, quantity)} for row in comparison]
-            lines += table_of(cells)
+            lines += table_of(with_values(cells, ALWAYS_SHOWN))
     first = comparison[0]
     notes = [
         f"Cache state {first['cache_state']}. {_of_what(comparison)} {TRUST_MEANING}",

@@ -15,6 +15,9 @@ from opcost.text import TOO_NOISY, difference, digits, is_too_noisy, percent, pl
 
 GOOD, FAIR, POOR, UNVERIFIED = WORDS = ("good", "fair", "poor", "unverified")
 
+ALWAYS_SHOWN = ("estimate", "measurement", "model error", "end-to-end", "difference")
+"""The titles of `trust_cells` whose columns stay where all rows have a dash."""
+
 _LIMITS = {GOOD: 0.1, FAIR: 0.25}
 _MOSTLY = 0.5
 _NEGLIGIBLE = 0.02
@@ -95,20 +98,21 @@ def waits_for_host(compared: Row, quantity: Quantity = TIME) -> bool:
 
 
 def trust_cells(compared: Row, quantity: Quantity) -> dict[str, str]:
-    """A row of the table of estimates and end-to-end measurements: title -> text."""
+    """A row of the table of estimates and end-to-end measurements: title -> text; rows of all
+    models and quantities have the same titles.
+    """
     estimate = quantity.of("estimate").read(compared)
     shown = "-" if estimate is None else quantity.show(estimate.value, digits(estimate))
-    predicted = {"predictions": predicted_range(compared)}
-    off = compared["largest_share_difference"]
-    shares = {"shares off by": "-" if off is None else f"{100 * off:.2g} points"}
+    off = compared["largest_share_difference"] if quantity == TIME else None
+    predicted = predicted_range(compared) if quantity == TIME else ""
     return {
         "estimate": TOO_NOISY if is_too_noisy(estimate) else shown,
         "measurement": _half(compared[quantity.measurement_half]),
         "model error": _half(compared[quantity.model_error_half]),
-        **(predicted if quantity == TIME and predicted_range(compared) else {}),
+        "predictions": predicted or "-",
         "end-to-end": quantity.of("end_to_end").shown(compared),
         "difference": difference(quantity.error.read(compared)),
-        **(shares if quantity == TIME else {}),
+        "shares off by": "-" if off is None else f"{100 * off:.2g} points",
         "operators": f"{compared['measured_tuples']}/{compared['tuples']}",
     }
 

@@ -17,10 +17,10 @@ from opcost.statistics import Estimate, correlated_sum
 _J_PER_WH, _J_PER_KWH = 3600.0, 3.6e6
 _PRICE, _CARBON = Quantity("price"), Quantity("carbon", "g")
 _RANGES = {
-    "number": (ulp(0.0), inf, "a number above 0 (--per '1000 images')"),
-    "price_per_kwh": (ulp(0.0), inf, "a number above 0"),
-    "carbon_g_per_kwh": (0.0, inf, "a number from 0"),
-    "pue": (1.0, inf, "a number from 1"),
+    "number": (ulp(0.0), inf, "a finite number above 0 (--per '1000 images')"),
+    "price_per_kwh": (ulp(0.0), inf, "a finite number above 0"),
+    "carbon_g_per_kwh": (0.0, inf, "a finite number from 0"),
+    "pue": (1.0, inf, "a finite number from 1"),
     "duty": (ulp(0.0), 1.0, "a number above 0, up to 1"),
 }
 _PRICE_PER_KWH = re.compile(r"([^\d.,+-]*)(\d*\.?\d+(?:e[+-]?\d+)?)([^\d.,/]*)/ *kwh", re.I)

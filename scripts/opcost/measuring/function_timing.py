@@ -9,10 +9,10 @@ are too alike.
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
@@ -22,7 +22,7 @@ from opcost.devices.disturbance import ThreadWatch, elapsed_and_waited_by_all_s
 from opcost.energy.load import SYSTEM_CLOCK
 from opcost.energy.meter import MeterUnavailable
 from opcost.energy.meters import every_meter, open_meter, unseen
-from opcost.errors import OpcostError
+from opcost.errors import OpcostError, closest
 from opcost.measuring.functions import Function, copied, copies, place_of
 from opcost.measuring.timing import WAITS, warm_up
 from opcost.measuring.trial import no_garbage_collection
@@ -64,6 +64,13 @@ class Options:
         if self.device is not None and not _DEVICE.fullmatch(self.device):
             raise OpcostError(f"device is {self.device!r}; allowed: cpu, cuda or cuda:N")
 
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """The options of keyword arguments. Raises OpcostError for others."""
+        for name in given.keys() - _RULES.keys():
+            raise OpcostError(f"{name!r} is no option of opcost.time. {closest(name, _RULES)}")
+        return cls(**given)
+
 
 @dataclass(frozen=True)
 class FunctionTime:
@@ -71,7 +78,8 @@ class FunctionTime:
 
     `energy` is None for `energy_reason`. `runs_s` are the seconds of a call in each run that
     counts; `calls` is the number of all timed calls. On a GPU, `time` is the device's, and
-    `host_time` the host's, to launch it. `cache` is "cold" or "warm"; `notes` qualify the numbers.
+    `host_time` the host's, to launch it. `cache` is "cold" or "warm"; `threads` is PyTorch's
+    number of them on the host; `notes` qualify the numbers.
     """
 
     name: str
@@ -82,6 +90,7 @@ class FunctionTime:
     host_time: Estimate | None
     calls: int
     cache: str
+    threads: int
     device: str
     device_name: str
     notes: tuple[str, ...]
@@ -89,7 +98,9 @@ class FunctionTime:
     def __str__(self) -> str:
         costs = [with_interval(self.time, seconds, self.runs_s)]
         costs += [with_interval(self.energy, joules)] if self.energy is not None else []
-        about = f"{self.cache} cache, {counted(self.calls, 'call')}, {self.device_name}"
+        threads = counted(self.threads, "thread")
+        where = f"{threads}, {self.device_name}" if self.host_time is None else self.device_name
+        about = f"{self.cache} cache, {counted(self.calls, 'call')}, {where}"
         return "\n".join([f"{', '.join(costs)} ({about})", *self.notes])
 
 
@@ -135,9 +146,10 @@ def time_over(
     """A table of times. Raises OpcostError, as `opcost.time_over` describes."""
     import pandas as pd
 
-    if not isinstance(grid, Mapping):
+    lists = grid.values() if isinstance(grid, Mapping) else [None]
+    if any(isinstance(each, str) or not isinstance(each, Iterable) for each in lists):
         raise OpcostError(f"the grid is {shown(grid)}: give lists by name: {{'n': [64, 128]}}")
-    if taken := {*TIME.names, *ENERGY.names, "notes"}.intersection(grid):
+    if taken := {*TIME.names, *ENERGY.names, "threads", "notes"}.intersection(grid):
         raise OpcostError(f"the table has columns {', '.join(taken)}: name the grid otherwise")
     rows = []
     for values in itertools.product(*grid.values()):
@@ -150,7 +162,7 @@ def time_over(
             )
         [each], _ = measure(made[:1], made[1:], options)
         costs = TIME.columns(each.time) | ENERGY.columns(each.energy)
-        rows.append({**at, **costs, "notes": "; ".join(each.notes)})
+        rows.append({**at, **costs, "threads": each.threads, "notes": "; ".join(each.notes)})
     return pd.DataFrame(rows)
 
 
@@ -186,7 +198,7 @@ def measure(
             found.append(
                 FunctionTime(
                     *(each.name, time, energy, reason, times_s, host, each.calls),
-                    *(cache, device.name, device.model_name, tuple(own)),
+                    *(cache, torch.get_num_threads(), device.name, device.model_name, tuple(own)),
                 )
             )
     return found, _estimated([_ratio(run) for run in runs])

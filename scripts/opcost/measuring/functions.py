@@ -3,7 +3,7 @@
 import copy
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,7 +49,15 @@ class Function:
         self.notes: list[str] = []
         versions = _versions(args)
         with self._errors():
-            self.places = _places(function(*args))
+            found = function(*args)
+        if isinstance(found, Generator | AsyncGenerator | Coroutine):
+            if not isinstance(found, AsyncGenerator):
+                found.close()
+            raise OpcostError(
+                f"{self.name} returned a {type(found).__name__}, which has done no work yet: "
+                "consume it inside the function"
+            )
+        self.places = _places(found)
         if _versions(args) != versions:
             self.notes.append("it changes its arguments in place: each call finds other values")
 

@@ -17,11 +17,14 @@ from unittest import mock
 
 from opcost.errors import OpcostError, closest, refusal
 from opcost.files import content_of, opened
+from opcost.memory import gib
 from opcost.models.definition import ModelDefinition
 from opcost.models.user_code import reason, user_code
 from opcost.models.zoo import installed_version, library_of
 
 _OFFERED = 8
+_MOST_BYTES = 2**40
+"""No device holds more weights; hashing them takes an hour."""
 
 
 class ChangedSource(OpcostError):
@@ -131,7 +134,8 @@ def source_digest(
     file of weights.
 
     None if they are all elsewhere: in installed packages, or in torchvision. A library's code is
-    known by its version. Raises OpcostError for a library that is not installed.
+    known by its version. Raises OpcostError for a library that is not installed, and for weights of
+    more than 1 TiB, which are not read.
     """
     named = [factory, loss if loss is not None and ":" in loss else None]
     sources = [source for each in named if (source := find_source(each, directory)) is not None]
@@ -139,6 +143,11 @@ def source_digest(
     code = [f"{library} {installed_version(library)}"] if library is not None else []
     code += [ast.dump(_parsed(source)) for source in dict.fromkeys(sources)]
     if (file := find_weights(weights, directory)) is not None:
+        if (size := file.stat().st_size) > _MOST_BYTES:
+            raise OpcostError(
+                f"the weights in {file} have {gib(size)}; allowed: up to {gib(_MOST_BYTES)}: name "
+                "the file of this model"
+            )
         with opened(file) as content:
             code.append(hashlib.file_digest(content, "sha256").hexdigest())
     return hashlib.sha256("".join(code).encode()).hexdigest()[:16] if code else None

@@ -83,7 +83,7 @@ def read_state(file: Path) -> State:
             f"{_OF_MODEL}"
         ) from error
     if not isinstance(state, dict) or not all(
-        isinstance(each, torch.Tensor) for each in state.values()
+        isinstance(name, str) and isinstance(each, torch.Tensor) for name, each in state.items()
     ):
         found = f"has {some(list(map(str, state)), _NAMED)}" if isinstance(state, dict) else "is"
         raise OpcostError(

@@ -4,6 +4,7 @@ A meter measures a whole device. Its energy is divided in proportion to processo
 memory in use; this does not measure what each process draws.
 """
 
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
@@ -17,8 +18,10 @@ _NOT_BUSY = ("idle", "iowait", "guest", "guest_nice")  # guests are in user time
 PROCESSOR_TIME, MEMORY = "busy processor time", "memory in use"
 """The quantities in proportion to which energy is attributed."""
 
-NOBODY = 0
-"""The `user` of a measurement of the whole machine."""
+NOBODY, CHILDREN = 0, -1
+"""The `user` of a measurement of the whole machine, and of one of the children of the process that
+measures, whose own memory does not count.
+"""
 
 
 def busy_s() -> float:
@@ -35,10 +38,12 @@ class _Used(NamedTuple):
 
 
 class User:
-    """A process and its descendants, also those that were reparented, `without` one."""
+    """A process and its descendants, also those that were reparented, `without` one; of their
+    resident memory, with `only_children`, that of the descendants.
+    """
 
-    def __init__(self, pid: int, without: int) -> None:
-        self._pid, self._without = pid, without
+    def __init__(self, pid: int, without: int, only_children: bool = False) -> None:
+        self._pid, self._without, self._only_children = pid, without, only_children
         self._known: list[psutil.Process] = []
         self._last: dict[int, _Used] = {}
         self._ended_s = 0.0
@@ -59,12 +64,15 @@ class User:
         return self._ended_s + sum(each.seconds for each in found.values()), busy_s()
 
     def resident_bytes(self) -> float:
-        """Memory of the machine that the user's processes hold; shared pages count for each."""
-        found = 0.0
+        """Memory of the machine that the user's processes hold; shared pages count for each. NaN
+        without a process.
+        """
+        found = []
         for process in self._processes():
             with suppress(psutil.Error):
-                found += process.memory_info().rss
-        return found
+                if process.pid != self._pid or not self._only_children:
+                    found.append(process.memory_info().rss)
+        return float(sum(found)) if found else math.nan
 
     def memory_bytes(self, held: Mapping[int, int]) -> tuple[float, float]:
         """Memory held by the user, and by all processes."""

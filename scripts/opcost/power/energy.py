@@ -129,7 +129,8 @@ def together(devices: Mapping[str, DeviceEnergy]) -> tuple[str, DeviceEnergy]:
     parts = {name: each for name, each in devices.items() if each.overlap is None}
     name, listed = " + ".join(parts), list(parts.values())
     if len(parts) < 2:
-        return name, DeviceEnergy(None, "a total needs two devices, neither of which has the other")
+        why = "a total needs two devices, neither of which has the other"
+        return "all devices", DeviceEnergy(None, next((p.reason for p in listed if p.reason), why))
     idle = [each.idle_power for each in listed]
     return name, replace(
         total(listed, "devices"),

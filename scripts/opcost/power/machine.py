@@ -76,7 +76,11 @@ class PowerLog:
             energy = so_far[name].energy
             energy_j = None if energy is None else energy.value
             row += [_text(latest[name].mean_power_w), _text(energy_j)]
-        row += map(_text, self._monitor.machine(self._before_s, now_s).values())
+        machine = self._monitor.machine(self._before_s, now_s)
+        row += [
+            _text(value, ".0f" if name.endswith("_bytes") else ".6g")
+            for name, value in machine.items()
+        ]
         self._before_s = now_s
         self._write(row)
 
@@ -89,5 +93,5 @@ class PowerLog:
             raise
 
 
-def _text(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}"
+def _text(value: float | None, digits: str = ".6g") -> str:
+    return "" if value is None else format(value, digits)

@@ -60,9 +60,10 @@ class Monitor:
     `devices` are named as in targets (`cuda:0`, `cpu`); by default, all that this process may see.
     `period_s` is the time between readings, by default chosen for the sensors. The recording is
     written to `output`, a new .parquet file, when the monitor is closed, with `labels`. During its
-    first `idle_s`, nothing may run: windows then also have their energy above idle. `user` is
-    the process to which use of the devices is attributed, with its descendants; by default this
-    process, 0 for none.
+    first `idle_s`, nothing may run: windows then also have their energy above idle; without a
+    meter, this does not wait. `user` is the process to which use of the devices is attributed, with
+    its descendants; by default this process, 0 for none, -1 for its children, whose memory alone
+    is then recorded.
 
     Raises OpcostError for an unknown device, and for an output that exists.
     """
@@ -115,7 +116,7 @@ class Monitor:
         self._shown_after_s = _REFRESHES * slowest_s + averaging_s / 2
         time.sleep(self._shown_after_s)  # a window needs a change before it
         self._idle: dict[str, DeviceEnergy] = {}
-        if idle_s:
+        if idle_s and self.devices:
             start_s = self.edge()
             time.sleep(idle_s)
             end_s = self.edge()

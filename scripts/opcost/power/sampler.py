@@ -27,7 +27,7 @@ import numpy as np
 from opcost.energy.meter import Implausible, Meter, MeterUnavailable
 from opcost.energy.meters import every_meter, open_meter, unseen, unseen_kinds
 from opcost.errors import FULL, OpcostError, closest, reported
-from opcost.power.attribution import MEMORY, NOBODY, PROCESSOR_TIME, User
+from opcost.power.attribution import CHILDREN, MEMORY, NOBODY, PROCESSOR_TIME, User
 from opcost.power.machine import Machine
 from opcost.power.recording import END, READ, SAMPLE, STATE, Recording
 
@@ -91,12 +91,13 @@ def open_sources(names: Sequence[str] | None) -> tuple[list[Source], dict[str, s
 
 class Sampler:
     """Reads the sources, and appends records to a recording; `user` is the process whose use of
-    the devices is recorded separately, or NOBODY.
+    the devices is recorded separately, or CHILDREN of the parent, or NOBODY.
     """
 
     def __init__(self, recording: Recording, sources: list[Source], user: int) -> None:
         self._recording, self._sources = recording, sources
-        self._user, self._nobody = User(user, without=os.getpid()), user == NOBODY
+        own = os.getppid() if user == CHILDREN else user
+        self._user, self._nobody = User(own, os.getpid(), user == CHILDREN), user == NOBODY
         self._machine = Machine(None if self._nobody else self._user)
         self._again_s: dict[str, float] = {}
         self._state_due_s = -math.inf

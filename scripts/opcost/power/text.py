@@ -31,7 +31,8 @@ _UNREAD = {
     "processor_use_percent": "the window is shorter than 0.2 s, or its recording ended early",
     "processor_temperature_c": "Linux shows no temperature of the processor (virtual machines "
     "hide it)",
-    "memory_bytes": "no program is measured, or its recording ended early",
+    "memory_bytes": "no program is measured, it ran for less than a second, or its recording ended "
+    "early",
 }
 _NOT_SAID = "the driver does not report it"
 _DIGITS = 3
