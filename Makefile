@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # More than there are cores in a small machine: many of them wait for Snakemake.
 # The product grows only on purpose.
-MOST_LINES := 45700
+MOST_LINES := 45919
 PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist worksteal
 export PYTHONDONTWRITEBYTECODE :=
 
