@@ -9,7 +9,7 @@ from click.shell_completion import CompletionItem
 
 from opcost.commands import INCOMPLETE
 from opcost.commands.parameters import Database
-from opcost.databases.database import default_databases
+from opcost.databases.database import own_database
 from opcost.errors import OpcostError
 from opcost.files import check_output
 from opcost.queries import listing
@@ -126,7 +126,7 @@ def command(
     opcost query --operator '*norm*' --columns description,time,flops --csv > norms.csv
     opcost query merged --target h200 --text 'stride=[2,2]' --sort energy --json
     """
-    paths = (*databases, *named) or (*default_databases()[: 1 if DATABASE.is_file() else None],)
+    paths = (*databases, *named) or (*own_database(),)
     for path in databases:
         if path.name == str(path) and path.suffix != ".parquet" and not path.exists():
             option = "--tuple" if "(" in path.name else "--operator"

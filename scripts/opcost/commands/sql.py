@@ -5,11 +5,10 @@ from pathlib import Path
 import click
 
 from opcost.commands.parameters import Database
-from opcost.databases.database import default_databases
+from opcost.databases.database import own_database
 from opcost.files import check_output
 from opcost.queries import listing
 from opcost.queries.connection import answer, plain
-from opcost.results_folder import DATABASE
 from opcost.rows import records
 from opcost.terminal import show
 
@@ -42,7 +41,7 @@ def command(
     opcost sql "SELECT operator, count(*), sum(time_s) AS time_s FROM operators GROUP BY ALL"
     opcost sql -d h100 -d h200 --csv "PIVOT operators ON target USING sum(time_s) GROUP BY operator"
     """
-    paths = (*databases,) or (*default_databases()[: 1 if DATABASE.is_file() else None],)
+    paths = (*databases,) or (*own_database(),)
     if parquet is not None:
         check_output(parquet, paths)
     with answer(statement, paths) as found:

@@ -205,14 +205,14 @@ def _differing_calls(rows: Sequence[Row], most: int) -> list[str]:
 
 
 def _mixed_provenance(rows: Sequence[Row], most: int) -> list[str]:
-    told = [
+    differences = [
         (row["provenance_differences"], row["model"])
         for row in rows
         if row["provenance_differences"]
     ]
     return [
         f"Added up anyway{_for_models(models, rows, most)}: {text}."
-        for text, models in grouped(told).items()
+        for text, models in grouped(differences).items()
     ]
 
 

@@ -330,7 +330,7 @@ class _Tables:
         self._rows = lru_cache(_MOST_OTHERS + 1)(self._measured)
 
     def table(self, path: Path, conditions_id: str | None) -> pa.Table:
-        """The rows of a target, and in a file those of others."""
+        """All rows of a file; of a merged folder, those of one conditions_id."""
         if path in self._whole:
             return self._whole[path]
         return read_database(path, self._columns, conditions_id=conditions_id)

@@ -55,7 +55,7 @@ def parts(folder: Path, conditions_id: str | None = None) -> list[Path]:
     than when it was written.
     """
     records.check_metadata(folder / METADATA, schemas.MERGED, REMEDY)
-    listed = parse_json(metadata_of(folder).get(_FILES, "{}"), folder / METADATA, REMEDY)
+    listed = parse_json(metadata_of(folder).get(_FILES, ""), folder / METADATA, REMEDY)
     for name, size in listed.items():
         path = folder / name
         if not path.is_file():

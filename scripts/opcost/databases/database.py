@@ -107,6 +107,11 @@ def default_databases() -> list[Path]:
     return own + sorted(REFERENCE.glob("*.parquet"))
 
 
+def own_database() -> list[Path]:
+    """The database of the study in the current folder, or if there is none, the reference data."""
+    return default_databases()[: 1 if DATABASE.is_file() else None]
+
+
 def asked_for(
     database: pa.Table, conditions: Mapping[str, str], tuple_ids: Sequence[str]
 ) -> pa.Table:

@@ -107,9 +107,8 @@ def _as_plain(name: str, kind: str) -> str:
 
 def _beside(databases: Sequence[Path]) -> list[Path]:
     """The other tables of a study, if that is the only database."""
-    [*paths] = databases
-    is_study = len(paths) == 1 and paths[0].name == DATABASE.name
-    return sorted(paths[0].parent.glob("*.parquet")) if is_study else []
+    is_study = len(databases) == 1 and databases[0].name == DATABASE.name
+    return sorted(databases[0].parent.glob("*.parquet")) if is_study else []
 
 
 def _scanned(folder: Path, with_raw: bool) -> str:
